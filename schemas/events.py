@@ -1,7 +1,7 @@
 """Paperclip's plugin event envelope, as it stands on the topics (camelCase JSON).
 
-Identity is strict (UUIDs, kept in lower case); all else is as lenient as the real systems are varied. Unknown fields are
-kept. `payload.comment`, `payload.issue` and `payload.run` are ours to add: full objects that save a worker a fetch.
+Identity is strict (UUIDs, put into lower case); all else is as lenient as the real systems are varied. Unknown fields
+are kept. `payload.comment`, `payload.issue` and `payload.run` are ours to add: full objects that save a worker a fetch.
 """
 
 from typing import Annotated, Any, Literal

@@ -5,10 +5,10 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from pydantic.alias_generators import to_camel
 
-UUID_PATTERN = r"^[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}$"
+UUID_PATTERN = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 
 Uuid = Annotated[str, StringConstraints(to_lower=True, pattern=UUID_PATTERN)]
-"""A UUID as text, in lower case: Paperclip answers 500, not 404, to another text in its place."""
+"""A UUID as text, put into lower case: Paperclip answers 500, not 404, to another text in its place."""
 
 
 class CamelModel(BaseModel):

@@ -14,6 +14,7 @@ from typing import Annotated, Any, Self
 from pydantic import Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
 from pydantic_core import ErrorDetails
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import SettingsError as UnreadableSource
 
 from consumer.errors import SettingsError
 from consumer.memory.rules import BankPart, RecallBudget, Rules, UserSource
@@ -243,9 +244,8 @@ def load_settings(**overrides: Any) -> Settings:
         raise SettingsError([f"{SECRETS_DIR} = {directory!r}: must be a directory that can be read"])
     try:
         return Settings(_secrets_dir=directory, **overrides)
-    except (OSError, UnicodeError) as error:
-        why = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else "a file in it is not UTF-8"
-        raise SettingsError([f"{SECRETS_DIR} = {directory!r}: {why}"]) from None
+    except UnreadableSource as error:
+        raise SettingsError([f"{SECRETS_DIR} = {directory!r}: {error} ({error.__cause__})"]) from None
     except ValidationError as error:
         raise SettingsError([line for each in error.errors() for line in _explain(each)]) from None
 

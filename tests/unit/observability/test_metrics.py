@@ -1,0 +1,45 @@
+from pathlib import Path
+
+import pytest
+
+from consumer.observability.metrics import METRICS, PREFIX, Kind, Metric, metrics_table
+
+DOCS = Path(__file__).parents[3] / "docs" / "metrics.md"
+REGENERATE = (
+    "python -c \"from consumer.observability.metrics import metrics_table as t; print(t(), end='')\" > docs/metrics.md"
+)
+
+
+def test_the_documented_table_is_the_list() -> None:
+    assert DOCS.read_text() == metrics_table(), f"docs/metrics.md is stale: {REGENERATE}"
+
+
+def test_names_are_unique() -> None:
+    assert len({metric.name for metric in METRICS}) == len(METRICS)
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_names_follow_the_rules_of_promtool(metric: Metric) -> None:
+    assert metric.name.endswith("_total") == (metric.kind is Kind.COUNTER)
+    assert metric.full_name == PREFIX + metric.name
+    assert metric.help.endswith(".")
+    if metric.kind is Kind.HISTOGRAM:
+        assert metric.name.endswith("_seconds")
+        assert list(metric.buckets) == sorted(set(metric.buckets))
+    else:
+        assert not metric.buckets
+
+
+@pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
+def test_no_label_is_open(metric: Metric) -> None:
+    assert set(metric.labels) <= {
+        *("handler", "outcome", "reason", "upstream", "operation", "result"),
+        *("lane", "topic", "kind", "version"),
+    }
+
+
+def test_every_metric_and_label_value_is_documented() -> None:
+    table = metrics_table()
+    for metric in METRICS:
+        assert table.count(f"| `{metric.full_name}` |") == 1
+    assert "`result`: 2xx, 3xx, refused, 4xx, 429, 5xx, timeout, connect, broken" in table

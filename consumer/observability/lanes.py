@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -119,8 +118,11 @@ def _per_lane(metric: Metric, lanes: Iterable[LaneState], value: Callable[[LaneS
 
 
 def _per_topic(metric: Metric, lanes: Iterable[LaneState], counts: Callable[[LaneState], Mapping[str, int]]) -> Family:
-    topics = sum((Counter(counts(lane)) for lane in lanes), Counter[str]())
-    return _family(metric, (((topic,), count) for topic, count in topics.items()))
+    totals: dict[str, int] = {}
+    for lane in lanes:
+        for topic in {**lane.assigned, **counts(lane)}:
+            totals[topic] = totals.get(topic, 0) + counts(lane).get(topic, 0)
+    return _family(metric, (((topic,), count) for topic, count in totals.items()))
 
 
 def _family(metric: Metric, samples: Iterable[tuple[Sequence[str], float]]) -> Family:

@@ -47,9 +47,7 @@ def test_an_open_breaker_is_one_under_its_reason_alone() -> None:
 
 
 def test_partitions_are_added_up_over_lanes() -> None:
-    registry = registered(
-        lane(lane="recall", assigned={"a": 4}, paused={"a": 1}), lane(assigned={"a": 2, "b": 8}, paused={"b": 0})
-    )
+    registry = registered(lane(lane="recall", assigned={"a": 4}, paused={"a": 1}), lane(assigned={"a": 2, "b": 8}))
     assert value(registry, "assigned_partitions", topic="a") == 6
     assert value(registry, "assigned_partitions", topic="b") == 8
     assert value(registry, "paused_partitions", topic="a") == 1

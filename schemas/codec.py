@@ -1,0 +1,88 @@
+"""Bytes on a topic to values, and back.
+
+Decoding takes what JSON can carry, lone surrogates included (pydantic's own JSON parser refuses them, and Paperclip's
+`bodySnippet` holds them). Encoding is ASCII, so that they go out as they came in.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from schemas.events import EVENT_TYPES, Envelope
+
+
+def decode(value: bytes | None) -> dict[str, Any]:
+    """The JSON object that a record's value holds.
+
+    Raises:
+        ValueError: it holds none; the text says why and quotes nothing of the value.
+    """
+    if value is None:
+        raise ValueError("no value")
+    try:
+        found = json.loads(value.decode("utf-8"), parse_constant=_refuse)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"not UTF-8 at byte {error.start}") from None
+    except json.JSONDecodeError as error:
+        raise ValueError(f"not JSON: {error.msg} at character {error.pos}") from None
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+    except _NotJsonError as error:
+        raise ValueError(str(error)) from None
+    except ValueError:
+        raise ValueError(f"JSON integer of more than {sys.get_int_max_str_digits()} digits") from None
+    if not isinstance(found, dict):
+        raise ValueError(f"JSON {_kind(found)}, not an object")  # noqa: TRY004 - the bytes are wrong, not the caller
+    return found
+
+
+def parse(value: Mapping[str, Any]) -> Envelope:
+    """The event that a decoded value is: of its type's own class; of `Envelope` itself if the type has no meaning here.
+
+    Raises:
+        ValueError: it is not the event that its `eventType` promises; the text names fields and kinds, never values.
+            Also a field whose name has a lone surrogate: pydantic takes such text as a value only.
+    """
+    event_type = value.get("eventType")
+    model = EVENT_TYPES.get(event_type, Envelope) if isinstance(event_type, str) else Envelope
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise ValueError("; ".join(_explain(each) for each in error.errors()[:5])) from None
+
+
+def encode(value: BaseModel | Mapping[str, Any]) -> bytes:
+    """ASCII JSON, compact, with the names of the wire; of a model, the fields that were set.
+
+    Raises:
+        ValueError: a number is not finite.
+    """
+    plain = value.model_dump(by_alias=True, exclude_unset=True) if isinstance(value, BaseModel) else value
+    return json.dumps(plain, separators=(",", ":"), allow_nan=False).encode("ascii")
+
+
+class _NotJsonError(ValueError):
+    """Python's parser takes it, and it is no JSON."""
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise _NotJsonError(f"not JSON: {constant}")
+
+
+def _kind(value: object) -> str:
+    if value is None:
+        return "null"
+    kinds = {bool: "boolean", int: "number", float: "number", str: "string", list: "list", dict: "object"}
+    return kinds.get(type(value), type(value).__name__)
+
+
+def _explain(error: ErrorDetails) -> str:
+    field = ".".join(str(part) for part in error["loc"]) or "a field's name"
+    if error["type"] == "missing":
+        return f"{field} is missing"
+    why = "must be a UUID" if error["type"] == "string_pattern_mismatch" else error["msg"]
+    return f"{field} is a {_kind(error['input'])}: {why}"

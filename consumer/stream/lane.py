@@ -1,0 +1,334 @@
+"""A lane: one consumer, one group, one set of jobs, one in-flight limit. Nothing is shared between lanes.
+
+    poll → deliver → start → job → finish → commit
+                       ▲        └→ park, or dead letter first
+                       └─ when its time comes
+
+`LaneCore` decides; this shell does what it says.
+"""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+from consumer import evidence
+from consumer.stream.commits import Committer
+from consumer.stream.core import LaneCore, Result, Verdict
+from consumer.stream.dead_letters import Write, write_dead_letter
+from consumer.stream.items import Item
+from consumer.stream.jobs import Resolve
+from consumer.stream.records import Partition
+from consumer.stream.signals import (
+    Attempted,
+    BreakerMoved,
+    Ending,
+    LaneState,
+    Notify,
+    ParkReason,
+    PollFailed,
+    RebalanceKind,
+    Rebalanced,
+)
+from consumer.stream.source import Source, SourceClosed
+
+POLL_TIMEOUT = 0.2
+POLL_RECORDS = 500
+TICK = 1.0
+CANCEL_TIMEOUT = 1.0
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, int]:
+    """How many partitions of each topic."""
+    return dict(Counter(partition.topic for partition in partitions))
+
+
+@dataclass(frozen=True, slots=True)
+class LaneSettings:
+    """What a lane is told. Times in seconds.
+
+    Attributes:
+        drain_timeout: how long records in flight may take to end when partitions are revoked or the lane stops.
+        too_large: the error by which `write` says that a record does not fit.
+    """
+
+    name: str
+    dead_letter_topic: str
+    drain_timeout: float
+    too_large: type[Exception]
+
+
+class Lane:
+    """Runs one lane until it is stopped."""
+
+    def __init__(
+        self,
+        settings: LaneSettings,
+        core: LaneCore,
+        source: Source,
+        resolve: Resolve,
+        write: Write,
+        notify: Notify,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.name = settings.name
+        self._settings = settings
+        self._core = core
+        self._source = source
+        self._resolve = resolve
+        self._write = write
+        self._notify = notify
+        self._clock = clock
+        self._committer = Committer(self.name, core, source, notify, clock)
+        self._tasks: dict[asyncio.Task[None], Item] = {}
+        self._wake: asyncio.TimerHandle | None = None
+        self._closing = asyncio.Event()
+        self._bug: BaseException | None = None
+        self._open = {upstream: breaker.reason for upstream, breaker in core.breakers.items()}
+        self._joined = False
+        self._rebalancing = True
+        self._last_poll = clock()
+        self.state = self._snapshot()
+
+    async def run(self) -> None:
+        """Consume until `stop`; returns when everything is let go."""
+        await self._source.start(self)
+        ticking = asyncio.create_task(self._tick_loop(), name=f"{self.name}-tick")
+        try:
+            await self._poll_loop()
+        finally:
+            ticking.cancel()
+            await asyncio.wait({ticking})
+
+    async def stop(self, deadline: float) -> None:
+        """Drain, commit and leave the group within `deadline` seconds; then let go, whatever still hangs."""
+        until = self._clock() + deadline
+        self._closing.set()
+        await self._let_go(min(self._settings.drain_timeout, deadline))
+        self._core.revoke()
+        await self._cancel_jobs()
+        try:
+            async with asyncio.timeout(max(0.1, until - self._clock())):
+                await self._source.stop()
+        except TimeoutError:
+            self._notify(PollFailed(self.name, f"the consumer did not stop within {deadline:g} s"))
+
+    # Records in
+
+    async def _poll_loop(self) -> None:
+        while not self._closing.is_set():
+            if self._bug is not None:
+                raise self._bug  # the engine's own: end, rather than go on with a record that nobody has
+            try:
+                batches = await self._source.poll(POLL_TIMEOUT, POLL_RECORDS)
+            except SourceClosed:
+                return
+            except Exception as error:  # noqa: BLE001 - whatever it is: go back to what was not delivered, and go on
+                self._committer.distrust_positions()
+                await self._rewind(error)
+                continue
+            self._last_poll = self._clock()
+            if batches:
+                self._begin_assignment()
+                for batch in batches:
+                    self._core.deliver(batch.partition, batch.records, batch.position)
+            self._regulate()
+            self._pump()
+
+    async def _rewind(self, error: Exception) -> None:
+        """A failed poll has lost the records that it had already taken of other partitions: read them again."""
+        for partition, tracker in self._core.trackers.items():
+            self._source.seek(partition, tracker.position)
+        self._notify(PollFailed(self.name, f"{type(error).__name__}: {error}"))
+        unread = self._core.assigned - self._core.trackers.keys()
+        await self._source.seek_to_committed(unread)
+        self._committer.trust_positions()
+        await self._pause_for(1.0)
+
+    async def _pause_for(self, seconds: float) -> None:
+        try:
+            async with asyncio.timeout(seconds):
+                await self._closing.wait()
+        except TimeoutError:
+            pass
+
+    def _regulate(self) -> None:
+        wanted = self._core.paused()
+        self._source.set_paused(wanted, self._core.assigned)
+
+    # Work
+
+    def _pump(self) -> None:
+        """Start whatever may start now, and be back when that may change by itself."""
+        now = self._clock()
+        while (item := self._core.start(now)) is not None:
+            task = asyncio.create_task(self._work(item))
+            self._tasks[task] = item
+            task.add_done_callback(self._ended)
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+        due = self._core.next_wake(now)
+        if due is not None:
+            self._wake = asyncio.get_running_loop().call_later(max(0.0, due - now), self._pump)
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        del self._tasks[task]
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._bug = error
+        self._pump()
+
+    async def _work(self, item: Item) -> None:
+        if item.dead is None:
+            answered = evidence.collect()
+            facts: dict[str, str] = {}
+            result: Result
+            try:
+                job = self._resolve(item.record)
+                item.handler, facts = job.handler, job.facts
+                item.event_id = facts.get("event_id", "")
+                result = None if job.run is None else await job.run()
+            except Exception as error:  # noqa: BLE001 - any exception that is not ours counts as transient
+                result = error
+            except asyncio.CancelledError:
+                if item.epoch != self._core.epoch:
+                    raise
+                result = RuntimeError("the handler was cancelled from inside")
+            now = self._clock()
+            verdict = self._core.finish(item, result, answered, now)
+            if verdict is None:
+                return
+            self._watch_breakers(item.error)
+            if not verdict.dead:
+                self._tell(item, verdict, now, facts)
+                return
+        await self._bury(item)
+
+    async def _bury(self, item: Item) -> None:
+        started = self._clock()
+        try:
+            await write_dead_letter(item, self._settings.dead_letter_topic, self._write, self._settings.too_large)
+        except Exception as error:  # noqa: BLE001 - the record waits, visibly, whatever kept it from being written
+            now = self._clock()
+            delay = self._core.dead_letter_failed(item, now)
+            if delay is not None:
+                item.error = f"{item.error}; its dead letter: {error}" if item.writes == 1 else item.error
+                self._tell(item, Verdict(Ending.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, delay), now, {})
+            return
+        if self._core.dead_letter_written(item):
+            item.started = min(item.started, started)
+            self._tell(item, Verdict(Ending.DEAD_LETTERED, item.dead), self._clock(), {})
+
+    def _tell(self, item: Item, verdict: Verdict, now: float, facts: dict[str, str]) -> None:
+        record = item.record
+        self._notify(
+            Attempted(
+                self.name,
+                item.handler,
+                verdict.ending,
+                now - item.started,
+                now - record.timestamp / 1000,
+                item.attempts,
+                verdict.reason,
+                verdict.delay,
+                item.error if verdict.ending in (Ending.RETRIED, Ending.DEAD_LETTERED) else "",
+                {**facts, "topic": record.topic, "partition": record.partition, "offset": record.offset},
+            )
+        )
+
+    def _watch_breakers(self, error: str) -> None:
+        for upstream, breaker in self._core.breakers.items():
+            was, now = self._open[upstream], breaker.reason
+            if was is not now:
+                self._open[upstream] = now
+                if was is not None:
+                    self._notify(BreakerMoved(self.name, upstream, was, opened=False))
+                if now is not None:
+                    self._notify(BreakerMoved(self.name, upstream, now, opened=True, error=error))
+
+    # Assignments
+
+    def _begin_assignment(self) -> None:
+        """Move the epoch if a new assignment has begun: its records can arrive before the listener is called."""
+        if not self._core.assigned and not self._closing.is_set():
+            self._core.assign(self._source.assignment())
+            self._source.forget_pauses()
+
+    async def assigned(self) -> None:
+        """The listener's word that partitions came; the epoch moves before anything is waited for."""
+        self._begin_assignment()
+        self._joined, self._rebalancing = True, False
+        self._committer.resume()
+        self._notify(Rebalanced(self.name, RebalanceKind.ASSIGNED, len(self._core.assigned)))
+        self._pump()
+
+    async def revoked(self) -> None:
+        """The listener's word that partitions go: drain, commit, cancel, purge. Nothing to drain after an eviction."""
+        started, held = self._clock(), len(self._core.assigned)
+        self._rebalancing = True
+        evicted = self._source.evicted()
+        drained = True
+        if evicted:
+            await self._committer.halt()
+        elif held:
+            drained = await self._let_go(self._settings.drain_timeout)
+        self._core.revoke()
+        await self._cancel_jobs()
+        if held:
+            kind = RebalanceKind.LOST if evicted else RebalanceKind.REVOKED
+            self._notify(Rebalanced(self.name, kind, held, self._clock() - started, drained))
+
+    async def _let_go(self, drain_timeout: float) -> bool:
+        """Start nothing new, let what is in flight end, commit. True if all of it ended."""
+        self._core.stop()
+        drained = True
+        if self._tasks:
+            _, pending = await asyncio.wait(set(self._tasks), timeout=drain_timeout)
+            drained = not pending
+        await self._committer.halt()
+        await self._committer.commit()
+        return drained
+
+    async def _cancel_jobs(self) -> None:
+        tasks = set(self._tasks)
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks, timeout=CANCEL_TIMEOUT)
+
+    # Time
+
+    async def _tick_loop(self) -> None:
+        while True:
+            await asyncio.sleep(TICK)
+            self.state = self._snapshot()
+            if not self._rebalancing:
+                await self._committer.tick()
+
+    def _snapshot(self) -> LaneState:
+        """How the lane stands; made here and once a second, so that other threads can read it."""
+        core, now = self._core, self._clock()
+        oldest = core.oldest()
+        return LaneState(
+            lane=self.name,
+            in_flight=core.keys.running,
+            buffered=core.buffered(),
+            parked=core.keys.parked(),
+            breakers={u: b.reason for u, b in core.breakers.items() if b.reason is not None},
+            paused=by_topic(core.paused()),
+            assigned=by_topic(core.assigned),
+            last_poll=self._last_poll,
+            last_commit=self._committer.last_commit,
+            oldest_uncommitted=max(0.0, now - oldest) if oldest else 0.0,
+            oldest_in_flight=max((now - item.started for item in self._tasks.values()), default=0.0),
+            joined=self._joined,
+            rebalancing=self._rebalancing,
+        )
+
+    def stuck_stack(self) -> str:
+        """Where the task hangs that has been in flight for longest; "" if none is."""
+        if not self._tasks:
+            return ""
+        task = min(self._tasks, key=lambda each: self._tasks[each].started)
+        return "\n".join(f"{f.f_code.co_filename}:{f.f_lineno} {f.f_code.co_name}" for f in task.get_stack())

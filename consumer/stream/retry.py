@@ -1,0 +1,25 @@
+"""How long a record waits before it is tried again. Pure but for the die."""
+
+import random
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Full-jitter back-off (uniform in [0, min(longest, first · 2ⁿ)]), and when to give up.
+
+    Attributes:
+        max_attempts: charged failures after which a record is a dead letter.
+        first, longest: seconds.
+        wait_deadline: seconds for which a record may be `NotYet`.
+    """
+
+    max_attempts: int = 10
+    first: float = 1.0
+    longest: float = 300.0
+    wait_deadline: float = 86_400.0
+
+    def delay(self, failures: int, retry_after: float | None = None) -> float:
+        """Seconds until the next attempt after this many failures; never less than `retry_after`, up to `longest`."""
+        delay = random.uniform(0, min(self.longest, self.first * 2 ** min(failures - 1, 30)))  # noqa: S311 - jitter
+        return min(self.longest, max(delay, retry_after or 0.0))

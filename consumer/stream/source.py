@@ -1,0 +1,156 @@
+"""What the engine needs of a Kafka consumer, and the one that aiokafka gives.
+
+FIELD-FACTS of aiokafka 0.14 that shape this: eager rebalancing only; each rebalance makes a new assignment, so pauses
+are lost; records of a new assignment can arrive before its listener is called; a poll that raises loses records it had
+already taken; `getmany` must never be cancelled.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple, Protocol
+
+from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
+from aiokafka.errors import ConsumerStoppedError
+
+from consumer.stream.records import Partition, Record
+
+
+class Batch(NamedTuple):
+    """What one poll delivered of one partition; `position`: the offset that comes next."""
+
+    partition: Partition
+    records: list[Record]
+    position: int
+
+
+class SourceClosed(Exception):
+    """The consumer was stopped."""
+
+
+class Assignments(Protocol):
+    """Who must know of assignments."""
+
+    async def assigned(self) -> None: ...
+
+    async def revoked(self) -> None: ...
+
+
+class Source(Protocol):
+    """A consumer of one group. Anything it raises but `SourceClosed` may pass."""
+
+    async def start(self, assignments: Assignments) -> None: ...
+
+    async def stop(self) -> None: ...
+
+    async def poll(self, timeout: float, limit: int) -> list[Batch]: ...
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None: ...
+
+    async def position(self, partition: Partition) -> int: ...
+
+    async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
+        """Committed offset (None: none) and log start of each."""
+        ...
+
+    async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
+        """Read again from the committed offset, or from the log start where there is none."""
+        ...
+
+    def seek(self, partition: Partition, offset: int) -> None: ...
+
+    def assignment(self) -> frozenset[Partition]: ...
+
+    def evicted(self) -> bool:
+        """Whether the group has already given our partitions to others."""
+        ...
+
+    def set_paused(self, wanted: set[Partition], assigned: frozenset[Partition]) -> None: ...
+
+    def forget_pauses(self) -> None:
+        """A new assignment knows no pauses."""
+        ...
+
+
+class KafkaSource:
+    """A `Source` on aiokafka."""
+
+    def __init__(self, make: Callable[[], AIOKafkaConsumer], topics: Iterable[str]) -> None:
+        self._make = make
+        self._topics = list(topics)
+        self._paused: set[Partition] = set()
+        self._consumer: AIOKafkaConsumer
+
+    async def start(self, assignments: Assignments) -> None:
+        self._consumer = self._make()
+        self._consumer.subscribe(self._topics, listener=_Listener(assignments))
+        try:
+            await self._consumer.start()
+        except BaseException:
+            await self._consumer.stop()
+            raise
+
+    async def stop(self) -> None:
+        await self._consumer.stop()
+
+    async def poll(self, timeout: float, limit: int) -> list[Batch]:
+        try:
+            polled = await self._consumer.getmany(timeout_ms=int(timeout * 1000), max_records=limit)
+        except ConsumerStoppedError as error:
+            raise SourceClosed from error
+        batches = []
+        for tp, messages in polled.items():
+            records = [
+                Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers)) for m in messages
+            ]
+            # Does not suspend: `getmany` has just set it, and nothing has run since.
+            position = await self._consumer.position(tp)
+            batches.append(Batch(Partition(tp.topic, tp.partition), records, position))
+        return batches
+
+    async def commit(self, offsets: Mapping[Partition, int]) -> None:
+        await self._consumer.commit({TopicPartition(*partition): offset for partition, offset in offsets.items()})
+
+    async def position(self, partition: Partition) -> int:
+        return int(await self._consumer.position(TopicPartition(*partition)))
+
+    async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
+        tps = [TopicPartition(*partition) for partition in partitions]
+        if not tps:
+            return {}
+        beginnings = await self._consumer.beginning_offsets(tps)
+        return {Partition(*tp): (await self._consumer.committed(tp), beginnings[tp]) for tp in tps}
+
+    async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
+        for partition, (committed, beginning) in (await self.starts(partitions)).items():
+            self.seek(partition, beginning if committed is None else max(committed, beginning))
+
+    def seek(self, partition: Partition, offset: int) -> None:
+        self._consumer.seek(TopicPartition(*partition), offset)
+
+    def assignment(self) -> frozenset[Partition]:
+        return frozenset(Partition(*tp) for tp in self._consumer.assignment())
+
+    def evicted(self) -> bool:
+        # aiokafka resets the generation before it calls the listener; there is no public way to know.
+        coordinator = self._consumer._coordinator  # noqa: SLF001
+        return coordinator is not None and coordinator.generation < 0
+
+    def set_paused(self, wanted: set[Partition], assigned: frozenset[Partition]) -> None:
+        for partition in (wanted - self._paused) & assigned:
+            self._consumer.pause(TopicPartition(*partition))
+        for partition in (self._paused - wanted) & assigned:
+            self._consumer.resume(TopicPartition(*partition))
+        self._paused = wanted & assigned
+
+    def forget_pauses(self) -> None:
+        self._paused = set()
+
+
+class _Listener(ConsumerRebalanceListener):
+    def __init__(self, assignments: Assignments) -> None:
+        self._assignments = assignments
+
+    async def on_partitions_assigned(self, assigned: Iterable[TopicPartition]) -> None:  # noqa: ARG002
+        await self._assignments.assigned()
+
+    async def on_partitions_revoked(self, revoked: Iterable[TopicPartition]) -> None:  # noqa: ARG002
+        await self._assignments.revoked()

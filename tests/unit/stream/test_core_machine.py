@@ -1,0 +1,260 @@
+"""A lane's core against a model of Kafka: nothing lost, nothing out of order, nothing committed too early."""
+
+from collections import defaultdict
+
+from hypothesis import settings, strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+
+from consumer.errors import DeadLetterReason, DownKind, NotYet, Permanent, Transient, Upstream, UpstreamDown
+from consumer.handlers.outcomes import Done, Skipped, SkipReason
+from consumer.stream.core import LaneCore
+from consumer.stream.items import Item
+from consumer.stream.pressure import Limits
+from consumer.stream.records import Partition, Record
+from consumer.stream.retry import RetryPolicy
+
+LIMIT = 3
+PARTITIONS = (Partition("t", 0), Partition("t", 1))
+KEYS = st.sampled_from([b"a", b"b", b"c", None])
+FAILURES = st.sampled_from(
+    [
+        Transient("500", upstream=Upstream.HINDSIGHT),
+        Transient("429", upstream=Upstream.HINDSIGHT, retry_after=2.0),
+        Transient("500", upstream=Upstream.PAPERCLIP),
+        NotYet("unfinished", upstream=Upstream.HINDSIGHT),
+        UpstreamDown("refused", upstream=Upstream.HINDSIGHT, kind=DownKind.UNREACHABLE),
+        UpstreamDown("401", upstream=Upstream.PAPERCLIP, kind=DownKind.REFUSED),
+        KeyError("a bug"),
+    ]
+)
+ALL = frozenset(Upstream)
+
+
+class Broker:
+    """One partition: a log with holes, what is committed, and the consumer's position."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.end = 0
+        self.committed = 0
+        self.position = 0
+
+
+class Machine(RuleBasedStateMachine):
+    """Rules: produce, leave a hole, poll, fail a poll, start, end in every way, commit in every way, rebalance."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.core = LaneCore(LIMIT, RetryPolicy(max_attempts=3), Limits(records=6, bytes=10_000, span=8))
+        self.brokers = {partition: Broker() for partition in PARTITIONS}
+        self.now = 1_000.0
+        self.running: list[Item] = []
+        self.writing: list[Item] = []
+        self.foreign: list[Item] = []
+        self.done: set[tuple[Partition, int]] = set()
+        self.known: set[tuple[Partition, int]] = set()
+        self.started_in_epoch: dict[int, list[tuple[Partition, int]]] = defaultdict(list)
+        self.held: set[Partition] = set()
+        self.in_commit: tuple[int, dict[Partition, int]] | None = None
+
+    @initialize()
+    def join(self) -> None:
+        self.rebalance(PARTITIONS)
+
+    def rebalance(self, partitions: tuple[Partition, ...]) -> None:
+        self.core.revoke()
+        self.foreign += self.running + self.writing
+        self.running, self.writing = [], []
+        self.core.assign(partitions)
+        self.held = set(partitions)
+        self.known = {at for at in self.known if at[0] in self.held}
+        for broker in self.brokers.values():
+            broker.position = broker.committed
+
+    # Kafka
+
+    @rule(partition=st.sampled_from(PARTITIONS), key=KEYS, count=st.integers(1, 4))
+    def produce(self, partition: Partition, key: bytes | None, count: int) -> None:
+        broker = self.brokers[partition]
+        for _ in range(count):
+            broker.records.append(Record("t", partition.number, broker.end, int(self.now * 1000), key, b"v"))
+            broker.end += 1
+
+    @rule(partition=st.sampled_from(PARTITIONS))
+    def leave_a_hole(self, partition: Partition) -> None:
+        self.brokers[partition].end += 1
+
+    @rule(most=st.integers(1, 5))
+    def poll(self, most: int) -> None:
+        paused = self.core.paused()
+        for partition in sorted(self.held - paused):
+            broker = self.brokers[partition]
+            records = [r for r in broker.records if r.offset >= broker.position][:most]
+            left = [r.offset for r in broker.records if records and r.offset > records[-1].offset]
+            broker.position = (records[-1].offset + 1 if left else broker.end) if records else broker.end
+            self.core.deliver(partition, records, broker.position)
+            tracker = self.core.trackers.get(partition)
+            if tracker is not None and not tracker.span:
+                tracker.advance(broker.position)
+
+    @rule()
+    def a_poll_raises(self) -> None:
+        """It has moved the positions over records that nobody was given; the shell puts them back."""
+        for partition in self.held:
+            broker = self.brokers[partition]
+            broker.position = broker.end
+            tracker = self.core.trackers.get(partition)
+            broker.position = broker.committed if tracker is None else tracker.position
+
+    # Work
+
+    @rule(seconds=st.sampled_from([0.0, 0.3, 1.0, 10.0, 400.0]))
+    def start(self, seconds: float) -> None:
+        self.now += seconds
+        while (item := self.core.start(self.now)) is not None:
+            at = (item.partition, item.record.offset)
+            assert all(other.key != item.key for other in self.running + self.writing), "two of one key at once"
+            before = [
+                r.offset
+                for r in self.brokers[item.partition].records
+                if r.key == item.record.key and r.key is not None and r.offset < item.record.offset
+            ]
+            assert all((item.partition, offset) in self.done for offset in before), "overtook its own key"
+            assert at not in self.known, "started again although it is done and known to be"
+            if item.attempts == 0 and not item.suspect and not item.waits and item.dead is None:
+                assert at not in self.started_in_epoch[self.core.epoch], "started twice in one epoch"
+            self.started_in_epoch[self.core.epoch].append(at)
+            (self.writing if item.dead else self.running).append(item)
+        assert len(self.running) + len(self.writing) <= LIMIT
+
+    def finish(self, index: int, result: object, answered: frozenset[Upstream]) -> None:
+        item = self.running.pop(index % len(self.running))
+        verdict = self.core.finish(item, result, answered, self.now)  # type: ignore[arg-type]
+        assert verdict is not None
+        if verdict.dead:
+            self.writing.append(item)
+        elif not isinstance(result, Exception):
+            self.completed(item)
+
+    def completed(self, item: Item) -> None:
+        self.done.add((item.partition, item.record.offset))
+        self.known.add((item.partition, item.record.offset))
+
+    @precondition(lambda self: self.running)
+    @rule(index=st.integers(0, 9), result=st.sampled_from([Done(), Skipped(SkipReason.NO_ISSUE), None]))
+    def succeed(self, index: int, result: object) -> None:
+        self.finish(index, result, frozenset({Upstream.HINDSIGHT}) if isinstance(result, Done) else frozenset())
+
+    @precondition(lambda self: self.running)
+    @rule(index=st.integers(0, 9), error=FAILURES)
+    def fail(self, index: int, error: Exception) -> None:
+        self.finish(index, error, frozenset())
+
+    @precondition(lambda self: self.running)
+    @rule(index=st.integers(0, 9), upstream=st.sampled_from([None, Upstream.HINDSIGHT]))
+    def fail_for_ever(self, index: int, upstream: Upstream | None) -> None:
+        self.finish(index, Permanent("no", reason=DeadLetterReason.REJECTED, upstream=upstream), frozenset())
+
+    @precondition(lambda self: self.writing)
+    @rule(index=st.integers(0, 9), taken=st.booleans())
+    def write_dead_letter(self, index: int, taken: bool) -> None:
+        item = self.writing.pop(index % len(self.writing))
+        if taken:
+            assert self.core.dead_letter_written(item)
+            self.completed(item)
+        else:
+            assert self.core.dead_letter_failed(item, self.now) is not None
+
+    @precondition(lambda self: self.foreign)
+    @rule()
+    def a_foreign_result_comes(self) -> None:
+        item = self.foreign.pop()
+        before = self.core.commits()
+        assert self.core.finish(item, Done(), ALL, self.now) is None
+        assert not self.core.dead_letter_written(item)
+        assert self.core.dead_letter_failed(item, self.now) is None
+        assert self.core.commits() == before
+
+    # Commits
+
+    @rule(arrives=st.booleans(), known=st.booleans())
+    def commit(self, arrives: bool, known: bool) -> None:
+        """A commit arrives or not, and we are told or not: failed, unknown, or committed."""
+        epoch, offsets = self.core.epoch, self.core.commits()
+        if arrives:
+            for partition, offset in offsets.items():
+                assert offset >= self.brokers[partition].committed, "a commit that rewinds"
+                self.brokers[partition].committed = offset
+            if known:
+                self.core.committed(epoch, offsets)
+
+    @rule()
+    def begin_commit(self) -> None:
+        self.in_commit = self.core.epoch, self.core.commits()
+
+    @precondition(lambda self: self.in_commit)
+    @rule()
+    def a_late_answer_to_a_commit(self) -> None:
+        assert self.in_commit
+        epoch, offsets = self.in_commit
+        if epoch != self.core.epoch:
+            before = {p: t.committed for p, t in self.core.trackers.items()}
+            self.core.committed(epoch, offsets)
+            assert {p: t.committed for p, t in self.core.trackers.items()} == before
+        self.in_commit = None
+
+    # Rebalances
+
+    @rule(partitions=st.sampled_from([PARTITIONS, PARTITIONS[:1], PARTITIONS[1:], ()]))
+    def reassign(self, partitions: tuple[Partition, ...]) -> None:
+        self.rebalance(partitions)
+
+    @rule()
+    def stop_starting(self) -> None:
+        """The drain of a revoke, and then all partitions come back."""
+        self.core.stop()
+        assert self.core.start(self.now) is None
+        self.rebalance(tuple(self.held))
+
+    @invariant()
+    def commits_only_the_completed_prefix(self) -> None:
+        for partition, broker in self.brokers.items():
+            assert all((partition, r.offset) in self.done for r in broker.records if r.offset < broker.committed)
+        for partition, offset in self.core.commits().items():
+            records = self.brokers[partition].records
+            assert all((partition, r.offset) in self.done for r in records if r.offset < offset)
+
+    @invariant()
+    def nothing_is_forgotten(self) -> None:
+        held = {(item.partition, item.record.offset) for item in self.core.keys.items()}
+        for partition, tracker in self.core.trackers.items():
+            broker = self.brokers[partition]
+            for record in broker.records:
+                if broker.committed <= record.offset < tracker.position:
+                    assert (partition, record.offset) in held | self.done
+
+    @invariant()
+    def counts_agree(self) -> None:
+        assert self.core.keys.running == len(self.running) + len(self.writing)
+        assert self.core.buffered() == len(list(self.core.keys.items())) - self.core.keys.running
+
+    def teardown(self) -> None:
+        """With every upstream well again everything completes, and lag is 0."""
+        self.rebalance(PARTITIONS)
+        for _ in range(2_000):
+            self.poll(5)
+            self.now += 400.0
+            self.start(0.0)
+            while self.running:
+                self.finish(0, Done(), ALL)
+            while self.writing:
+                self.write_dead_letter(0, taken=True)
+            self.commit(arrives=True, known=True)
+            if all(b.committed == b.end for b in self.brokers.values() if b.records or b.committed):
+                break
+        for broker in self.brokers.values():
+            assert not broker.records or broker.committed == broker.end
+
+
+Machine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+TestMachine = Machine.TestCase

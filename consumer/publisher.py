@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 

@@ -143,7 +143,9 @@ class LaneCore:
                 times.append(gate)
         return min(times, default=None)
 
-    def finish(self, item: Item, result: Result, answered: Set[Upstream], now: float) -> Verdict | None:
+    def finish(  # noqa: PLR0911 - one return for each kind of result
+        self, item: Item, result: Result, answered: Set[Upstream], now: float
+    ) -> Verdict | None:
         """Turn the result of a started record into what happens to it. None: it belongs to another epoch.
 
         Args:

@@ -51,5 +51,5 @@ class Item:
         self.started = 0.0
         self.dead: DeadLetterReason | None = None
         self.error = ""
-        self.handler = "undecoded"
+        self.handler = "undecodable"
         self.event_id = ""

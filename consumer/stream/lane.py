@@ -28,8 +28,8 @@ from consumer.stream.signals import (
     Notify,
     ParkReason,
     PollFailed,
-    RebalanceKind,
     Rebalanced,
+    RebalanceKind,
 )
 from consumer.stream.source import Source, SourceClosed
 
@@ -89,7 +89,6 @@ class Lane:
         self._joined = False
         self._rebalancing = True
         self._last_poll = clock()
-        self.state = self._snapshot()
 
     async def run(self) -> None:
         """Consume until `stop`; returns when everything is let go."""
@@ -302,12 +301,11 @@ class Lane:
     async def _tick_loop(self) -> None:
         while True:
             await asyncio.sleep(TICK)
-            self.state = self._snapshot()
             if not self._rebalancing:
                 await self._committer.tick()
 
-    def _snapshot(self) -> LaneState:
-        """How the lane stands; made here and once a second, so that other threads can read it."""
+    def state(self) -> LaneState:
+        """How the lane stands; to be called on the event loop only."""
         core, now = self._core, self._clock()
         oldest = core.oldest()
         return LaneState(

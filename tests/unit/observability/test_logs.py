@@ -1,0 +1,175 @@
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from consumer.observability.logs import OncePerKind, Throttle, configure_logging, redact
+from consumer.settings_types import LogFormat, LogLevel
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture(autouse=True)
+def logging_as_before() -> Iterator[None]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    root.handlers[:] = []
+    yield
+    structlog.reset_defaults()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+
+
+def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
+    shown = capsys.readouterr()
+    assert shown.out == ""
+    return [json.loads(line) for line in shown.err.splitlines()]
+
+
+def test_json_lines_have_level_and_time_in_utc(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO)
+    structlog.get_logger().info("record handled", offset=7)
+    [line] = lines(capsys)
+    assert line.pop("timestamp").endswith("Z")
+    assert line == {"event": "record handled", "level": "info", "offset": 7}
+
+
+def test_json_carries_lone_surrogates(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO)
+    structlog.get_logger().info("half an emoji \ud83d")
+    assert lines(capsys)[0]["event"] == "half an emoji \ud83d"
+
+
+def test_console_lines_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.CONSOLE, LogLevel.INFO)
+    structlog.get_logger().info("record handled", offset=7)
+    shown = capsys.readouterr().err
+    assert "record handled" in shown
+    assert "offset=7" in shown
+    assert "\x1b" not in shown
+
+
+@pytest.mark.parametrize("log_format", LogFormat)
+def test_a_traceback_is_shown_and_redacted(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(log_format, LogLevel.INFO)
+    structlog.get_logger().error("boom", exc_info=RuntimeError("refused Bearer sesame"))
+    shown = capsys.readouterr().err
+    assert "RuntimeError: refused Bearer [redacted]" in shown
+    assert "sesame" not in shown
+
+
+def test_what_is_below_the_level_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.ERROR)
+    structlog.get_logger().warning("ours")
+    logging.getLogger("aiokafka.conn").warning("theirs")
+    logging.getLogger("aiokafka.conn").error("theirs too")
+    assert [line["event"] for line in lines(capsys)] == ["theirs too"]
+
+
+def test_libraries_are_heard_from_warnings_up(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.DEBUG)
+    structlog.get_logger().debug("ours")
+    logging.getLogger("aiokafka.conn").info("theirs, in detail")
+    logging.getLogger("aiokafka.conn").warning("no connection to %s", "broker:9092")
+    [ours, theirs] = lines(capsys)
+    assert ours["event"] == "ours"
+    assert theirs.pop("timestamp")
+    assert theirs == {"event": "no connection to broker:9092", "level": "warning", "logger": "aiokafka.conn"}
+
+
+def test_a_second_configuration_replaces_the_first(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.ERROR)
+    configure_logging(LogFormat.JSON, LogLevel.INFO)
+    structlog.get_logger().info("ours")
+    logging.getLogger("aiokafka").warning("theirs")
+    assert [line["event"] for line in lines(capsys)] == ["ours", "theirs"]
+
+
+def test_a_flood_of_one_kind_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO)
+    for port in range(100):
+        logging.getLogger("aiokafka").warning("no connection to %d", port)
+    logging.getLogger("aiokafka").warning("another")
+    assert [line["event"] for line in lines(capsys)] == ["no connection to 0", "another"]
+
+
+def test_what_was_held_back_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.JSON, LogLevel.INFO)
+    clock = Clock()
+    [handler] = logging.getLogger().handlers
+    handler.filters[:] = [OncePerKind(Throttle(10.0, clock))]
+    for _ in range(3):
+        logging.getLogger("aiokafka").warning("no connection")
+    clock.now = 10.0
+    logging.getLogger("aiokafka").warning("no connection")
+    assert [line.get("held_back") for line in lines(capsys)] == [None, 2]
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("authorization", "Authorization", "Set-Cookie", "api_key", "HINDSIGHT_API_KEY", "kafka_sasl_password"),
+        *(
+            "client_secret",
+            "access_token",
+            "body",
+            "comment_body",
+            "content",
+            "payload",
+            "query",
+            "body_snippet",
+        ),
+    ],
+)
+def test_secrets_and_texts_are_hidden_by_their_name(name: str) -> None:
+    assert redact(None, "info", {"event": "e", name: "sesame"}) == {"event": "e", name: "[redacted]"}
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        ("401 for Bearer sesame.and.more, go", "401 for Bearer [redacted] go"),
+        ("header basic c2VzYW1l", "header basic [redacted]"),
+        ("nothing to hide", "nothing to hide"),
+        (
+            {"a": {"authorization": "sesame", "host": "h"}},
+            {"a": {"authorization": "[redacted]", "host": "h"}},
+        ),
+        ({7: "Bearer sesame"}, {7: "Bearer [redacted]"}),
+        (["Bearer sesame", ("x", 1)], ["Bearer [redacted]", ["x", 1]]),
+        (None, None),
+        (True, True),
+        (1.5, 1.5),
+        (b"bytes", b"bytes"),
+    ],
+)
+def test_what_else_is_logged_loses_credentials_only(value: object, shown: object) -> None:
+    assert redact(None, "info", {"error": value}) == {"error": shown}
+
+
+def test_a_number_under_a_secret_name_is_no_secret() -> None:
+    assert redact(None, "info", {"token": 512}) == {"token": 512}
+
+
+def test_a_throttle_lets_one_through_in_an_interval() -> None:
+    clock = Clock()
+    throttle = Throttle(10.0, clock)
+    seen = []
+    for clock.now in (0.0, 1.0, 9.9, 10.0, 10.1, 30.0, 50.0):
+        seen.append(throttle.held_back("kind"))
+    assert seen == [0, None, None, 2, None, 1, 0]
+    assert throttle.held_back("another kind") == 0
+
+
+def test_a_throttle_remembers_only_so_many_kinds() -> None:
+    throttle = Throttle(10.0, Clock(), kinds=2)
+    assert [throttle.held_back(kind) for kind in "aabbca"] == [0, None, 0, None, 0, 0]

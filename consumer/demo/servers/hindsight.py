@@ -1,0 +1,122 @@
+"""A real Hindsight without keys: a canned language model, hashed words as embeddings, and its own PostgreSQL."""
+
+import os
+import signal
+import sys
+from contextlib import suppress
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Literal, Self
+
+from consumer.demo.servers import packages
+from consumer.demo.servers.place import new_home, other_account, owned_dir, remove_home
+from consumer.demo.servers.supervise import Server, alive, answers, free_port, wait_until
+
+NAME = "hindsight"
+
+
+def install(progress: packages.Progress) -> Path:
+    """Install Hindsight and its PostgreSQL, about 1.4 GB, unless they are there; returns their environment.
+
+    Raises:
+        ServerError: see `packages.environment`.
+    """
+    with as_file(files("consumer.demo") / "requirements" / "hindsight.txt") as requirements:
+        return packages.environment(NAME, requirements, other_account(), progress)
+
+
+class Hindsight:
+    """One Hindsight with its own data, which it keeps from `start` to `start`, and its port too.
+
+    Args:
+        logs: directory for its logs.
+        api_key: demanded of every caller; None: no key is needed.
+        llm: `mock` makes canned facts and consolidates them; `none` stores the text in chunks.
+
+    Attributes:
+        url: its base URL.
+    """
+
+    def __init__(
+        self, environment: Path, logs: Path, *, api_key: str | None = None, llm: Literal["mock", "none"] = "mock"
+    ) -> None:
+        account = other_account()
+        port, embedder_port = free_port(), free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self._home = new_home(NAME, account)
+        self._data = self._home / ".pg0" / "instances" / NAME / "data"
+        embedder_url = f"http://127.0.0.1:{embedder_port}"
+        name = self._home.name
+        self._embedder = Server(
+            step="starting the embedding server",
+            command=[sys.executable, "-m", "consumer.demo.servers.embedder", str(embedder_port)],
+            ready=lambda: answers(f"{embedder_url}/info"),
+            log=logs / f"{name}-embedder.log",
+        )
+        env = {
+            "PATH": os.defpath,
+            "LANG": "C.UTF-8",
+            "HOME": str(self._home),
+            "PYTHONPYCACHEPREFIX": str(owned_dir("bytecode", account)),
+            "HINDSIGHT_API_HOST": "127.0.0.1",
+            "HINDSIGHT_API_PORT": str(port),
+            # PostgreSQL's files need to outlive a crash of its processes, not of the machine.
+            "HINDSIGHT_API_DATABASE_URL": f"pg0://{NAME}:{free_port()}?fsync=off",
+            "HINDSIGHT_API_LLM_PROVIDER": llm,
+            "HINDSIGHT_API_EMBEDDINGS_PROVIDER": "tei",
+            "HINDSIGHT_API_EMBEDDINGS_TEI_URL": embedder_url,
+            "HINDSIGHT_API_RERANKER_PROVIDER": "rrf",
+            "HINDSIGHT_API_METRICS_BACKLOG_ENABLED": "true",
+            "HINDSIGHT_API_WORKER_ID": name,
+        }
+        if api_key is not None:
+            env["HINDSIGHT_API_TENANT_EXTENSION"] = "hindsight_api.extensions.builtin.tenant:ApiKeyTenantExtension"
+            env["HINDSIGHT_API_TENANT_API_KEY"] = api_key
+        self.server = Server(
+            step="starting Hindsight",
+            command=[str(environment / "bin" / "hindsight-api")],
+            ready=lambda: answers(f"{self.url}/health"),
+            log=logs / f"{name}.log",
+            env=env,
+            cwd=self._home,
+            account=account,
+            deadline=180,
+            grace=15,
+            reap=self._end_postgresql,
+        )
+
+    def start(self) -> None:
+        """Start it, again too, and return when it serves; raises `ServerError`."""
+        if not self._embedder.running:
+            self._embedder.start()
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop it as an operator does; its data stays."""
+        self.server.stop()
+
+    def kill(self) -> None:
+        """End it as a crash does; its data stays."""
+        self.server.kill()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+        self._embedder.stop()
+        remove_home(self._home)
+
+    def _end_postgresql(self) -> None:
+        """Its PostgreSQL is a daemon, and stays when Hindsight is killed."""
+        with suppress(FileNotFoundError, ValueError, IndexError, ProcessLookupError):
+            pid = int((self._data / "postmaster.pid").read_text().splitlines()[0])
+            for number in (signal.SIGINT, signal.SIGQUIT):  # a fast shutdown, then at once
+                os.kill(pid, number)
+                if wait_until(lambda: not alive(pid), 10):
+                    return

@@ -1,0 +1,1 @@
+"""Tests: unit, contract, integration (a real broker), e2e (real Kafka and Hindsight)."""

@@ -1,0 +1,111 @@
+"""What all tests share: their order, the broker of the session, and a real Hindsight. Unit tests start nothing.
+
+Servers are installed before the first test, outside its time limit, and start when a test first asks for them.
+"""
+
+import os
+import re
+import signal
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from consumer.demo.servers import hindsight as hindsight_server
+from consumer.demo.servers.hindsight import Hindsight
+from tests.servers import kafka, kafka_jvm
+from tests.servers.kafka import Broker, Kind
+from tests.servers.topics import Topics
+
+ORDER = ("unit", "contract", "integration", "e2e")
+HINDSIGHT_KEY = "test-key-of-hindsight"
+_kind = pytest.StashKey[Kind]()
+_hindsight = pytest.StashKey[Path]()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # SIGTERM ends the session as Ctrl-C does, so that its servers end too.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Quick tests first; and those that need real Apache Kafka are skipped by name where there is none."""
+    root = config.rootpath / "tests"
+
+    def rank(item: pytest.Item) -> int:
+        folder = item.path.relative_to(root).parts[0] if item.path.is_relative_to(root) else ""
+        return ORDER.index(folder) if folder in ORDER else len(ORDER)
+
+    items.sort(key=rank)
+    if not _wanted(items, "broker"):
+        return
+    kind = config.stash[_kind] = kafka.choose()
+    if kind.real:
+        return
+    if os.environ.get(kafka.REQUIRE_REAL):
+        raise pytest.UsageError(
+            f"{kafka.REQUIRE_REAL} is set, and there is no Apache Kafka: set {kafka.SERVERS}, start Docker, or install "
+            "a JVM and Maven (apt-get install default-jre-headless maven)"
+        )
+    skip = pytest.mark.skip(reason=f"needs real Apache Kafka; here is the {kind.value}")
+    for item in items:
+        if item.get_closest_marker("real_kafka"):
+            item.add_marker(skip)
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    kind = config.stash.get(_kind, None)
+    return [f"Kafka for these tests: {kind.value}"] if kind else []
+
+
+def pytest_runtestloop(session: pytest.Session) -> None:
+    """Install what the chosen tests need. Returns None: pytest's own loop follows."""
+    config = session.config
+    if config.option.collectonly or session.testsfailed:
+        return
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    if config.stash.get(_kind, None) is Kind.JVM:
+        kafka_jvm.install()
+    if any(_wanted(session.items, name) for name in ("hindsight", "hindsight_with_key")):
+        config.stash[_hindsight] = hindsight_server.install(
+            lambda line: reporter.write_line(f"installing Hindsight: {line}") if reporter else None
+        )
+
+
+def _wanted(items: list[pytest.Item], fixture: str) -> bool:
+    return any(fixture in getattr(item, "fixturenames", ()) for item in items)
+
+
+@pytest.fixture(scope="session")
+def server_logs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of all servers' logs; pytest keeps it for a while."""
+    return tmp_path_factory.mktemp("servers")
+
+
+@pytest.fixture(scope="session")
+def broker(pytestconfig: pytest.Config, server_logs: Path) -> Iterator[Broker]:
+    """The broker of the session."""
+    with kafka.running(pytestconfig.stash[_kind], server_logs) as running:
+        yield running
+
+
+@pytest.fixture
+def topics(broker: Broker, request: pytest.FixtureRequest) -> Topics:
+    """Topic and group names that no other test has."""
+    test = re.sub(r"[^a-zA-Z0-9._-]", "-", request.node.name)[:80]
+    return Topics(broker, f"{test}.{uuid.uuid4().hex[:8]}")
+
+
+@pytest.fixture(scope="session")
+def hindsight(pytestconfig: pytest.Config, server_logs: Path) -> Iterator[Hindsight]:
+    """A real Hindsight that needs no key. A test that stops it starts it again."""
+    with Hindsight(pytestconfig.stash[_hindsight], server_logs) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def hindsight_with_key(pytestconfig: pytest.Config, server_logs: Path) -> Iterator[Hindsight]:
+    """A real Hindsight that demands `HINDSIGHT_KEY`."""
+    with Hindsight(pytestconfig.stash[_hindsight], server_logs, api_key=HINDSIGHT_KEY) as server:
+        yield server

@@ -1,0 +1,165 @@
+"""Apache Kafka itself, without Docker: its jars by Maven, one KRaft node in one JVM."""
+
+import shutil
+import subprocess
+import uuid
+from base64 import urlsafe_b64encode
+from pathlib import Path
+from typing import Self
+
+from consumer.demo.servers.place import cache_dir, locked, new_home, remove_home
+from consumer.demo.servers.supervise import Server, ServerError, free_port, listening
+
+VERSION = "4.1.1"
+POM = f"""\
+<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>paperclip-memory.tests</groupId>
+  <artifactId>kafka</artifactId>
+  <version>1</version>
+  <dependencies>
+    <dependency>
+      <groupId>org.apache.kafka</groupId>
+      <artifactId>kafka_2.13</artifactId>
+      <version>{VERSION}</version>
+    </dependency>
+    <dependency>
+      <groupId>org.apache.logging.log4j</groupId>
+      <artifactId>log4j-slf4j-impl</artifactId>
+      <version>2.24.3</version>
+    </dependency>
+  </dependencies>
+</project>
+"""
+LOGGING = """\
+Configuration:
+  status: warn
+  Appenders:
+    Console:
+      name: out
+      PatternLayout:
+        pattern: "%d %p %c{1} %m%n"
+  Loggers:
+    Root:
+      level: warn
+      AppenderRef:
+        - ref: out
+"""
+JVM = ["-Xms256m", "-Xmx512m", "-XX:+UseSerialGC", "-XX:-UsePerfData"]
+
+
+def available() -> bool:
+    """Whether this machine has what is needed: a JVM, and Maven or the jars."""
+    return shutil.which("java") is not None and (_installed() or shutil.which("mvn") is not None)
+
+
+def install() -> Path:
+    """The directory of Kafka's jars; fetched once. Raises `ServerError`."""
+    with locked("kafka"):
+        path = _jars()
+        if not _installed():
+            path.mkdir(parents=True, exist_ok=True)
+            (path / "pom.xml").write_text(POM)
+            command = ["mvn", "--batch-mode", "--no-transfer-progress", "-f", str(path / "pom.xml")]
+            command += ["dependency:copy-dependencies", f"-DoutputDirectory={path}"]
+            _run("fetching Apache Kafka", command, path / "mvn.log")
+            (path / "complete").touch()
+        return path
+
+
+class JvmKafka:
+    """A one-node Apache Kafka; it keeps its port and its data from `start` to `start`.
+
+    Attributes:
+        bootstrap_servers: where clients connect.
+    """
+
+    name = f"Apache Kafka {VERSION} (JVM)"
+
+    def __init__(self, logs: Path) -> None:
+        port, controller = free_port(), free_port()
+        self.bootstrap_servers = f"127.0.0.1:{port}"
+        self._home = new_home("kafka", None)
+        self._config = self._home / "server.properties"
+        self._config.write_text(_properties(port, controller, self._home / "data"))
+        (self._home / "log4j2.yaml").write_text(LOGGING)
+        self._log = logs / f"{self._home.name}.log"
+        self._java = ["java", *JVM, f"-Dlog4j2.configurationFile={self._home}/log4j2.yaml", "-cp", f"{install()}/*"]
+        self.server = Server(
+            step="starting Apache Kafka",
+            command=[*self._java, "kafka.Kafka", str(self._config)],
+            ready=lambda: listening(port),
+            log=self._log,
+            cwd=self._home,
+            deadline=90,
+            grace=20,
+        )
+
+    def start(self) -> None:
+        """Start it, again too, and return when it accepts connections; raises `ServerError`."""
+        if not (self._home / "data").exists():
+            cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
+            tool = [*self._java, "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
+            _run("formatting Kafka's storage", [*tool, "-c", str(self._config)], self._log)
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop it as an operator does; its data stays."""
+        self.server.stop()
+
+    def kill(self) -> None:
+        """End it as a crash does; its data stays."""
+        self.server.kill()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+        remove_home(self._home)
+
+
+def _jars() -> Path:
+    return cache_dir() / f"kafka-{VERSION}"
+
+
+def _installed() -> bool:
+    return (_jars() / "complete").exists()
+
+
+def _run(step: str, command: list[str], log: Path) -> None:
+    with log.open("ab") as out:
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False)
+    if done.returncode:
+        raise ServerError(step, f"exit code {done.returncode}", command=command, log=log)
+
+
+def _properties(port: int, controller: int, data: Path) -> str:
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
+        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "log.dirs": str(data),
+        "offsets.topic.replication.factor": "1",
+        "offsets.topic.num.partitions": "4",
+        "transaction.state.log.replication.factor": "1",
+        "transaction.state.log.min.isr": "1",
+        "transaction.state.log.num.partitions": "4",
+        "share.coordinator.state.topic.replication.factor": "1",
+        "share.coordinator.state.topic.min.isr": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        "broker.session.timeout.ms": "3000",  # how long a killed broker's next life waits to be let in
+        "broker.heartbeat.interval.ms": "500",
+        "auto.create.topics.enable": "false",
+        "log.segment.bytes": str(64 * 1024 * 1024),
+    }
+    return "".join(f"{name}={value}\n" for name, value in properties.items())

@@ -40,6 +40,9 @@ class Reply:
     body: bytes
 
 
+PROXY_REFUSED = 407
+"""What only a proxy answers; the server never saw the request, so a `Send` raises `Unreachable` for it."""
+
 Send = Callable[[Request], Awaitable[Reply]]
 
 
@@ -63,9 +66,11 @@ def base_url(url: str) -> str:
     """Normalise a base URL: no trailing slash, no query, no fragment; a base path is kept.
 
     Raises:
-        ValueError: it is not an absolute http or https URL.
+        ValueError: it is not an absolute http or https URL, or it holds a user name or password.
     """
     parts = urlsplit(url.strip())
+    if "@" in parts.netloc:
+        raise ValueError("a URL with a user name or password in it is not taken: the key has a setting of its own")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not an absolute http:// or https:// URL")
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))

@@ -1,0 +1,98 @@
+"""The fast sender (extra `[fast]`): Rust's reqwest, a sixth of the CPU of the default one."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import timedelta
+from pathlib import Path
+
+from pyreqwest.client import ClientBuilder
+from pyreqwest.exceptions import NetworkError, PyreqwestError, RequestTimeoutError
+from pyreqwest.http import HeaderMap, Url
+
+from consumer.http import PROXY_REFUSED, Broken, Reply, Request, Send, SendError, TimedOut, Unreachable
+
+_IDLE = timedelta(seconds=4)  # uvicorn and Node close idle connections after 5 s: be first
+
+
+@asynccontextmanager
+async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterator[Send]:
+    """See `consumer.senders.open_sender`.
+
+    A cancelled request frees its place at once, but runs on in the background until its reply or its time-out:
+    pyreqwest 0.15 lets go of it without aborting it. So the limit is kept here, not by its `max_connections`.
+    """
+    places = asyncio.Semaphore(limit)
+    async with _builder(limit, ca_file).build() as client:
+
+        async def send(request: Request) -> Reply:
+            now = asyncio.get_running_loop().time
+            deadline = now() + request.timeout
+            try:
+                async with asyncio.timeout_at(deadline):
+                    await places.acquire()
+            except TimeoutError as error:
+                raise TimedOut(f"no free connection within {request.timeout:g} s") from error
+            try:
+                left = timedelta(seconds=max(0.001, deadline - now()))
+                call = client.request(request.method, _url(request.url)).headers(request.headers).timeout(left)
+                if request.body:
+                    call = call.body_bytes(request.body)
+                response = await call.build().send()
+                if response.status == PROXY_REFUSED:
+                    raise Unreachable("the proxy wants credentials")
+                return Reply(response.status, _headers(response.headers), (await response.bytes()).to_bytes())
+            except PyreqwestError as error:
+                raise _send_error(error, request.timeout) from error
+            finally:
+                places.release()
+
+        yield send
+
+
+def _builder(limit: int, ca_file: Path | None) -> ClientBuilder:
+    builder = (
+        ClientBuilder()
+        .follow_redirects(enable=False)
+        .gzip(enable=True)
+        .brotli(enable=False)
+        .zstd(enable=False)
+        .deflate(enable=False)
+        .pool_idle_timeout(_IDLE)
+        .pool_max_idle_per_host(limit)
+    )
+    if ca_file is not None:
+        return builder.add_root_certificate_pem(ca_file.read_bytes())
+    return builder
+
+
+def _send_error(error: PyreqwestError, timeout: float) -> SendError:
+    if isinstance(error, RequestTimeoutError):
+        return TimedOut(f"no whole reply within {timeout:g} s")
+    causes = [cause["message"] for cause in getattr(error, "details", {}).get("causes") or []]
+    reason = causes[-1] if causes else error.message
+    # The library's ConnectError also covers a connection that ended after the request was sent.
+    if isinstance(error, NetworkError) and "client error (Connect)" in causes:
+        return Unreachable(reason)
+    return Broken(reason)
+
+
+def _url(url: str) -> Url:
+    try:
+        return Url(url)
+    except ValueError as error:
+        raise Unreachable("the URL names no host that could be asked") from error
+
+
+def _headers(headers: HeaderMap) -> dict[str, str]:
+    try:
+        return dict(headers.items())
+    except ValueError:  # one of them is no ASCII
+        return {name: value for name in headers for value in _readable(headers, name)}
+
+
+def _readable(headers: HeaderMap, name: str) -> list[str]:
+    try:
+        return headers.getall(name)
+    except ValueError:
+        return []

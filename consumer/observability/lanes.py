@@ -1,9 +1,9 @@
-"""How the lanes stand, for readers in other threads: a copy made once a second on the event loop, and its gauges."""
+"""How the lanes stand, for readers in other threads: a look taken once a second on the event loop, and its gauges."""
 
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
@@ -15,7 +15,7 @@ from consumer.observability.metrics import Metric
 from consumer.stream.signals import BreakerReason, LaneState, ParkReason
 
 BEAT = 1.0
-"""Seconds between two copies."""
+"""Seconds between two looks."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +29,10 @@ class Seen:
 class Pulse:
     """Shows that the event loop runs, and what the lanes said when it last did.
 
-    Live state is read on the loop alone; other threads read the last copy: a busy loop makes it old, and hangs nobody.
+    Lanes are asked on the loop alone; other threads read what it last saw. A busy loop makes that old, and hangs nobody.
 
     Args:
-        states: how the lanes stand now.
+        states: how the lanes stand now; what it gives must not change later.
         now: seconds since the epoch.
     """
 
@@ -44,28 +44,18 @@ class Pulse:
 
     @property
     def seen(self) -> Seen:
-        """The last copy."""
+        """What was seen last."""
         return self._seen
 
     def beat(self) -> None:
-        """Make a copy now; on the event loop only."""
-        self._seen = Seen(self._now(), tuple(_copy(state) for state in self._states()))
+        """Look now; on the event loop only."""
+        self._seen = Seen(self._now(), tuple(self._states()))
 
     async def run(self) -> None:
-        """Make a copy every second, for ever."""
+        """Look every second, for ever."""
         while True:
             self.beat()
             await asyncio.sleep(BEAT)
-
-
-def _copy(state: LaneState) -> LaneState:
-    return replace(
-        state,
-        parked=dict(state.parked),
-        breakers=dict(state.breakers),
-        paused=dict(state.paused),
-        assigned=dict(state.assigned),
-    )
 
 
 class LaneGauges(Collector):

@@ -64,13 +64,12 @@ def test_a_pulse_shows_nothing_before_its_first_beat() -> None:
     assert Pulse(lambda: [lane()], lambda: 10.0).seen == lanes.Seen(10.0, ())
 
 
-def test_a_beat_copies_what_is_live() -> None:
-    assigned, times = {"a": 1}, iter([10.0, 20.0])
-    pulse = Pulse(lambda: [lane(assigned=assigned)], lambda: next(times))
+def test_a_beat_keeps_what_it_saw_and_when() -> None:
+    in_flight, times = iter([1, 2]), iter([10.0, 20.0])
+    pulse = Pulse(lambda: [lane(in_flight=next(in_flight))], lambda: next(times))
     pulse.beat()
-    assigned["b"] = 2
     assert pulse.started == 10.0
-    assert pulse.seen == lanes.Seen(20.0, (lane(assigned={"a": 1}),))
+    assert pulse.seen == pulse.seen == lanes.Seen(20.0, (lane(in_flight=1),))
 
 
 async def test_a_running_pulse_beats_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,0 +1,15 @@
+#!/bin/sh
+# Writes the hash-pinned requirement files from pyproject.toml. Needs uv; its options can follow, such as --upgrade.
+set -eu
+cd "$(dirname "$0")/.."
+
+lock() {
+  output=$1
+  shift
+  uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --python-version 3.11 \
+    --custom-compile-command requirements/lock.sh --output-file "$output" pyproject.toml "$@"
+}
+
+lock requirements/dev.txt --all-extras --group test --group lint "$@"
+lock requirements/base.txt --constraint requirements/dev.txt
+lock requirements/fast.txt --constraint requirements/dev.txt --extra fast

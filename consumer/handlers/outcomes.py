@@ -30,9 +30,17 @@ class FailReason(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The record has had its effect; `failed` names an upstream whose failure was not worth a retry."""
+    """The record has had its effect.
+
+    Attributes:
+        failed: the upstream whose failure was not worth a retry.
+        error: that failure for people, with no body and no key in it.
+        bank: the one bank that was used; None if there was none, or several. The log shows its hash.
+    """
 
     failed: FailReason | None = None
+    error: str = ""
+    bank: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

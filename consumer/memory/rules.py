@@ -56,6 +56,11 @@ class Rules:
         """Whether a bank id cannot be derived without looking for the issue's user."""
         return self.static_bank is None and BankPart.USER in self.granularity
 
+    @property
+    def needs_agent(self) -> bool:
+        """Whether banks differ by agent."""
+        return self.static_bank is None and BankPart.AGENT in self.granularity
+
     def enabled(self, agent_id: str) -> bool:
         """Whether this agent has memory (`enabled_agent_ids`; empty means all, as in the plugin)."""
         return not self.enabled_agents or agent_id in self.enabled_agents

@@ -1,0 +1,88 @@
+"""`issue.comment.deleted`, `.cancelled`, and a retain whose comment is gone: take its document out of every bank.
+
+The body and often the author are gone, and attribution can have changed since: so every bank that the rules give for
+any agent of the company is looked at. No gate applies: what was stored must go, whatever the settings say today.
+"""
+
+from datetime import UTC, datetime
+
+from consumer.errors import NotYet, Upstream
+from consumer.handlers.lookups import bank_user, issue_of
+from consumer.handlers.needs import Delivery, Needs, Operation
+from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
+from consumer.memory.banks import banks_of_company
+from schemas.events import CommentPayload, IssueCommentCancelled, IssueCommentCreated, IssueCommentDeleted
+
+ABANDONED_AFTER = 3600.0
+"""Seconds after which a retain that is still `processing` has lost its worker: nothing else ends it."""
+
+
+async def forget(
+    event: IssueCommentDeleted | IssueCommentCancelled | IssueCommentCreated, _delivery: Delivery, needs: Needs
+) -> Outcome:
+    """Forget a comment.
+
+    Raises:
+        NotYet: a retain of it is still unfinished and could bring the document back.
+    """
+    comment_id = event.payload.comment_id
+    if comment_id is None:
+        return Skipped(SkipReason.NO_COMMENT_ID)
+    agents = await _agents(event.company_id, event.payload, needs)
+    user = await _user(event.entity_id, event.payload, needs)
+    banks = banks_of_company(needs.rules, company=event.company_id, agents=agents, user=user)
+    if not banks:
+        return Skipped(SkipReason.NO_USER if agents else SkipReason.NO_AGENT)
+    unfinished = [bank for bank in banks if not await _gone(bank, comment_id, needs)]
+    if unfinished:
+        raise NotYet(f"{len(unfinished)} bank(s) still retain {comment_id}", upstream=Upstream.HINDSIGHT)
+    return Done(bank=banks[0] if len(banks) == 1 else None)
+
+
+async def _agents(company_id: str, payload: CommentPayload, needs: Needs) -> list[str]:
+    """All agents of the company, and those that the event names: they may be deleted."""
+    if not needs.rules.needs_agent:
+        return []
+    comment, issue = payload.comment, payload.issue
+    named = [payload.agent_id]
+    if comment is not None:
+        named += [comment.author_agent_id, comment.derived_author_agent_id]
+    if issue is not None:
+        named.append(issue.assignee_agent_id)
+    agents = [agent for agent in named if agent is not None]
+    if needs.paperclip is None:
+        needs.warn("no Paperclip API: a deleted comment is forgotten only in the banks of agents that its event names")
+        return agents
+    return [*agents, *await needs.paperclip.agents(company_id)]
+
+
+async def _user(issue_id: str, payload: CommentPayload, needs: Needs) -> str | None:
+    if not needs.rules.needs_user:
+        return None
+    user = bank_user(await issue_of(payload.issue, issue_id, needs), needs.rules)
+    if user is None:
+        needs.warn("the user of a deleted comment's issue is not known: forgotten only in banks without a user")
+    return user
+
+
+async def _gone(bank: str, comment_id: str, needs: Needs) -> bool:
+    """Cancel what would store the document, delete it, and say whether nothing can bring it back.
+
+    A cancel that is refused came too late: that retain has ended, and its document falls to the delete, or to the next
+    look. One that is `processing` is left to end: Hindsight would call it cancelled and finish the document all the
+    same (its worker looks only between documents), after our delete. Without a worker it never ends, so it is cancelled
+    after an hour.
+    """
+    retains = await needs.hindsight.unfinished_retains(bank, comment_id)
+    for retain in retains:
+        if retain.status == "pending" or _abandoned(retain, needs.now()):
+            await needs.hindsight.cancel(bank, retain.id)
+    await needs.hindsight.delete_document(bank, comment_id)
+    return not retains or not await needs.hindsight.unfinished_retains(bank, comment_id)
+
+
+def _abandoned(retain: Operation, now: float) -> bool:
+    if retain.created_at is None:
+        return False
+    created = datetime.fromisoformat(retain.created_at)
+    return now - created.replace(tzinfo=created.tzinfo or UTC).timestamp() > ABANDONED_AFTER

@@ -64,12 +64,9 @@ class LogLevel(StrEnum):
 def _url(value: str) -> str:
     try:
         url = base_url(value)
-        parts = urlsplit(url)
-        _ = parts.port  # raises on a port that is none
+        _ = urlsplit(url).port  # raises on a port that is none
     except ValueError:
-        raise ValueError("must be an absolute http:// or https:// URL") from None
-    if "@" in parts.netloc:
-        raise ValueError("must hold no user name and no password")
+        raise ValueError("must be an absolute http:// or https:// URL, without user name and password") from None
     return url
 
 

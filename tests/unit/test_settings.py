@@ -197,12 +197,13 @@ def test_urls_are_normalised() -> None:
 def test_url_that_is_none(url: str) -> None:
     (line,) = problems(hindsight_api_url=url)
     assert line.startswith("hindsight_api_url (PAPERCLIP_MEMORY_HINDSIGHT_API_URL) = ")
-    assert line.endswith(": must be an absolute http:// or https:// URL")
+    assert ": must be an absolute http:// or https:// URL" in line
 
 
 def test_password_in_a_url_is_refused_and_not_shown() -> None:
     (line,) = problems(hindsight_api_url="https://ada:hunter2@h.example")
-    assert line.endswith(" = 'https://…@h.example': must hold no user name and no password")
+    assert " = 'https://…@h.example': must be " in line
+    assert line.endswith(" URL, without user name and password")
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,11 @@ It answers as the real server does where that matters: 404 with a reason for wha
 UUID, and, when it has a key, 401 without it.
 """
 
+import asyncio
 import re
-from collections.abc import Awaitable, Callable
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Self
 
 from aiohttp import web
@@ -140,3 +143,19 @@ def _found(row: Any, what: str) -> web.Response:
 
 def _error(status: int, message: str) -> web.Response:
     return web.json_response({"error": message}, status=status)
+
+
+@contextmanager
+def in_thread(standin: StandIn) -> Iterator[StandIn]:
+    """Serve from a thread of its own, for callers without an event loop."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever, daemon=True)
+    thread.start()
+    try:
+        asyncio.run_coroutine_threadsafe(standin.__aenter__(), loop).result()
+        yield standin
+        asyncio.run_coroutine_threadsafe(standin.__aexit__(), loop).result()
+    finally:
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()

@@ -1,0 +1,70 @@
+"""Our own worker, started as its users start it: the command, with settings from the environment alone."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from consumer.demo.servers.supervise import Server, ServerError, answers, free_port
+
+PREFIX = "PAPERCLIP_MEMORY_"
+
+
+def command() -> str:
+    """The path of `paperclip-memory`: beside our Python, else on PATH. Raises `ServerError` if there is none."""
+    beside = Path(sys.executable).with_name("paperclip-memory")
+    found = str(beside) if beside.exists() else shutil.which("paperclip-memory")
+    if found is None:
+        raise ServerError("finding paperclip-memory", "the project is not installed: make setup")
+    return found
+
+
+def environment(settings: Mapping[str, str]) -> dict[str, str]:
+    """Our environment with these settings (names without the prefix) and no others."""
+    env = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
+    return env | {PREFIX + name: value for name, value in settings.items()}
+
+
+def run(step: str, arguments: list[str], settings: Mapping[str, str], log: Path) -> None:
+    """Run one command of ours to its end; raises `ServerError` if it fails."""
+    line = [command(), *arguments]
+    with log.open("ab") as out:
+        done = subprocess.run(  # noqa: S603 - our own command
+            line, env=environment(settings), stdin=subprocess.DEVNULL, stdout=out, stderr=subprocess.STDOUT, check=False
+        )
+    if done.returncode:
+        raise ServerError(step, f"exit code {done.returncode}", command=line, log=log)
+
+
+class Worker:
+    """`paperclip-memory worker`; it keeps its port and its settings from `start` to `start`.
+
+    Args:
+        settings: names without the prefix; the port is chosen here.
+
+    Attributes:
+        url: where it serves `/metrics`, `/livez` and `/readyz`.
+    """
+
+    def __init__(self, settings: Mapping[str, str], log: Path) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.server = Server(
+            step="starting the worker",
+            command=[command(), "worker"],
+            ready=lambda: answers(f"{self.url}/readyz"),
+            log=log,
+            env=environment({**settings, "WORKER_PORT": str(port)}),
+            deadline=60,
+            grace=30,
+        )
+
+    def __enter__(self) -> Self:
+        self.server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()

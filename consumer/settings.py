@@ -6,7 +6,6 @@ A variable wins over a file; a blank one counts as unset. The names are the plug
 
 import os
 import re
-from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Self
@@ -194,9 +193,7 @@ class Settings(BaseSettings):
 
     @model_validator(mode="before")
     @classmethod
-    def _blank_is_unset(cls, values: Any) -> Any:
-        if not isinstance(values, Mapping):
-            return values
+    def _blank_is_unset(cls, values: dict[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in values.items() if not isinstance(value, str) or value.strip()}
 
     @field_validator("bank_granularity")

@@ -29,7 +29,7 @@ class Seen:
 class Pulse:
     """Shows that the event loop runs, and what the lanes said when it last did.
 
-    Lanes are asked on the loop alone; other threads read what it last saw. A busy loop makes that old, and hangs nobody.
+    Lanes are asked on the loop; other threads read what it last saw. A busy loop makes that old, and hangs nobody.
 
     Args:
         states: how the lanes stand now; what it gives must not change later.

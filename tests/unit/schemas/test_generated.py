@@ -10,6 +10,7 @@ import yaml  # type: ignore[import-untyped]
 
 from consumer.demo import recording
 from consumer.settings import Settings
+from consumer.topics import topic_specs
 from schemas import generate
 from schemas.codec import decode, encode, parse
 from schemas.events import EVENT_TYPES
@@ -131,3 +132,14 @@ def test_asyncapi_names_the_topics_and_groups_that_are_the_settings_defaults() -
     assert groups == {defaults["group_recall"], defaults["group_retain"]}
     partitions = {channel["bindings"]["kafka"].get("partitions") for channel in root["channels"].values()}
     assert partitions == {None, defaults["topic_partitions"]}
+
+
+def test_asyncapi_says_of_each_topic_what_the_topics_command_makes() -> None:
+    made = {spec.name: spec.configs for spec in topic_specs(Settings.model_construct())}
+    channels = asyncapi()["channels"].values()
+    assert {channel["address"] for channel in channels} == set(made)
+    for channel in channels:
+        said = channel["bindings"]["kafka"]["topicConfiguration"]
+        configs = made[channel["address"]]
+        assert ",".join(said["cleanup.policy"]) == configs["cleanup.policy"]
+        assert said.get("retention.ms") == (int(configs["retention.ms"]) if "retention.ms" in configs else None)

@@ -1,0 +1,39 @@
+"""A `Send` that plays a script: it compares what is asked and answers what is next."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from consumer.http import Reply, Request, SendError
+
+
+def answer(status: int, body: object = None, headers: Mapping[str, str] | None = None) -> Reply:
+    """A JSON reply; `body` as bytes goes out as it is."""
+    return Reply(status, dict(headers or {}), body if isinstance(body, bytes) else json.dumps(body).encode())
+
+
+@dataclass
+class Scripted:
+    """Answers in turn; `asked` keeps every request."""
+
+    answers: list[Reply | SendError]
+    asked: list[Request] = field(default_factory=list)
+
+    async def __call__(self, request: Request) -> Reply:
+        self.asked.append(request)
+        assert self.answers, f"unexpected: {request.method} {request.url}"
+        next_ = self.answers.pop(0)
+        if isinstance(next_, SendError):
+            raise next_
+        return next_
+
+    @property
+    def lines(self) -> list[str]:
+        """`METHOD path` of each request, without the base URL."""
+        return [f"{request.method} /{request.url.split('/', 3)[3]}" for request in self.asked]
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The JSON of each request; None if it had no body."""
+        return [json.loads(request.body) if request.body else None for request in self.asked]

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from consumer import evidence
+from consumer.handlers.outcomes import Done
 from consumer.stream.commits import Committer
 from consumer.stream.core import LaneCore, Result, Verdict
 from consumer.stream.dead_letters import Write, write_dead_letter
@@ -42,6 +43,14 @@ CANCEL_TIMEOUT = 1.0
 def by_topic(partitions: Iterable[Partition]) -> dict[str, int]:
     """How many partitions of each topic."""
     return dict(Counter(partition.topic for partition in partitions))
+
+
+def _found(item: Item, result: Result) -> dict[str, str]:
+    """What a handler has found out about a record, for the log."""
+    if not isinstance(result, Done):
+        return {}
+    item.error = result.error
+    return {"bank": result.bank} if result.bank else {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,13 +101,24 @@ class Lane:
 
     async def run(self) -> None:
         """Consume until `stop`; returns when everything is let go."""
-        await self._source.start(self)
+        await self._join()
         ticking = asyncio.create_task(self._tick_loop(), name=f"{self.name}-tick")
         try:
             await self._poll_loop()
         finally:
             ticking.cancel()
             await asyncio.wait({ticking})
+
+    async def _join(self) -> None:
+        """Start the consumer; while Kafka is not there, try again."""
+        while not self._closing.is_set():
+            try:
+                await self._source.start(self)
+            except Exception as error:  # noqa: BLE001 - Kafka may not be up yet; `check` tells what is wrong for good
+                self._notify(PollFailed(self.name, f"Kafka is not reached yet: {type(error).__name__}: {error}"))
+                await self._pause_for(2.0)
+            else:
+                return
 
     async def stop(self, deadline: float) -> None:
         """Drain, commit and leave the group within `deadline` seconds; then let go, whatever still hangs."""
@@ -200,7 +220,7 @@ class Lane:
                 return
             self._watch_breakers(item.error)
             if not verdict.dead:
-                self._tell(item, verdict, now, facts)
+                self._tell(item, verdict, now, facts | _found(item, result))
                 return
         await self._bury(item)
 
@@ -231,7 +251,7 @@ class Lane:
                 item.attempts,
                 verdict.reason,
                 verdict.delay,
-                item.error if verdict.ending in (Ending.RETRIED, Ending.DEAD_LETTERED) else "",
+                "" if verdict.ending is Ending.SUCCEEDED else item.error,
                 {**facts, "topic": record.topic, "partition": record.partition, "offset": record.offset},
             )
         )

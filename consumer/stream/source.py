@@ -80,16 +80,18 @@ class KafkaSource:
         self._consumer: AIOKafkaConsumer
 
     async def start(self, assignments: Assignments) -> None:
-        self._consumer = self._make()
-        self._consumer.subscribe(self._topics, listener=_Listener(assignments))
+        consumer = self._make()
+        consumer.subscribe(self._topics, listener=_Listener(assignments))
+        self._consumer = consumer
         try:
-            await self._consumer.start()
+            await consumer.start()
         except BaseException:
-            await self._consumer.stop()
+            await consumer.stop()
             raise
 
     async def stop(self) -> None:
-        await self._consumer.stop()
+        if hasattr(self, "_consumer"):
+            await self._consumer.stop()
 
     async def poll(self, timeout: float, limit: int) -> list[Batch]:
         try:

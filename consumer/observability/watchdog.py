@@ -1,0 +1,76 @@
+"""Ends a process that makes no progress, and says where it hangs; whatever supervises it starts it again."""
+
+import os
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from consumer.observability.health import Check
+
+EXIT_STUCK = 70
+INTERVAL = 5.0
+GRACE = 60.0
+
+
+class Watchdog:
+    """Looks at a liveness check from a thread of its own.
+
+    Args:
+        check: the check of `/livez`.
+        stack: where the work hangs.
+        tell: told once, with the reason, the seconds since the check first failed, and the stack.
+        end: ends the process.
+    """
+
+    def __init__(
+        self,
+        check: Check,
+        stack: Callable[[], str],
+        tell: Callable[[str, float, str], None],
+        end: Callable[[int], object] = os._exit,
+    ) -> None:
+        self._check = check
+        self._stack = stack
+        self._tell = tell
+        self._end = end
+        self._failing_since: float | None = None
+
+    def look(self, now: float) -> None:
+        """End the process if the check has failed for the whole grace; `now` in seconds on a monotonic clock."""
+        health = self._check()
+        if health.ok:
+            self._failing_since = None
+            return
+        if self._failing_since is None:
+            self._failing_since = now
+        if now - self._failing_since >= GRACE:
+            detail = "; ".join(f"{lane} {text}" for lane, text in health.lanes.items())
+            reason = f"{health.reason} ({detail})" if detail else health.reason
+            self._tell(reason, now - self._failing_since, self._stack())
+            self._end(EXIT_STUCK)
+
+    @contextmanager
+    def watching(self) -> Iterator[None]:
+        """Look every 5 s until the block ends."""
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(INTERVAL):
+                self.look(time.monotonic())
+
+        thread = threading.Thread(target=watch, name="watchdog", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
+
+
+def thread_stack(thread_id: int) -> str:
+    """Where a thread stands now."""
+    frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - the way that the standard library documents
+    return "".join(traceback.format_stack(frame)) if frame is not None else ""

@@ -6,7 +6,6 @@ import os
 import shutil
 import subprocess
 import sys
-import sysconfig
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -66,7 +65,8 @@ def _run(step: str, command: list[str], log: Path, progress: Progress) -> None:
     ):
         for line in child.stdout or ():
             out.write(line)
-            progress(line.strip())
+            if text := line.partition(" (from ")[0].strip():
+                progress(text)
     if child.returncode:
         raise ServerError(step, f"exit code {child.returncode}", command=command, log=log)
 
@@ -79,9 +79,6 @@ def _python_for(account: Account | None, step: str) -> str:
     for candidate in (base, *_on_path()):
         if _runs(candidate, account):
             return candidate
-    copy = _copied()
-    if _runs(copy, account):
-        return copy
     raise ServerError(
         step,
         f"PostgreSQL does not run as root, and no Python 3.11 or newer is there that {account.name} can run; "
@@ -97,7 +94,7 @@ def _on_path() -> Iterator[str]:
 
 
 def _runs(python: str, account: Account) -> bool:
-    check = "import sys, ssl, ctypes, sqlite3; sys.exit(sys.version_info < (3, 11))"
+    check = "import sys, ssl, ctypes; sys.exit(sys.version_info < (3, 11))"
     try:
         done = subprocess.run(  # noqa: S603 - Pythons of this machine
             [python, "-c", check],
@@ -113,19 +110,3 @@ def _runs(python: str, account: Account) -> bool:
     except OSError:
         return False
     return done.returncode == 0
-
-
-def _copied() -> str:
-    """A copy of our own Python, without its site packages, where everybody can read it."""
-    base = Path(sys.base_prefix)
-    version = f"python{sysconfig.get_python_version()}"
-    copy = cache_dir() / f"{version}-copy"
-    if not (copy / STAMP).exists():
-        shutil.rmtree(copy, ignore_errors=True)
-        (copy / "bin").mkdir(parents=True)
-        shutil.copy(Path(sys.executable).resolve(), copy / "bin" / version)
-        shutil.copytree(base / "lib" / version, copy / "lib" / version, ignore=shutil.ignore_patterns("site-packages"))
-        for library in (base / "lib").glob("libpython*"):
-            shutil.copy(library, copy / "lib")
-        (copy / STAMP).touch()
-    return str(copy / "bin" / version)

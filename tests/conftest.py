@@ -1,6 +1,7 @@
-"""What all tests share: their order, the broker of the session, and a real Hindsight. Unit tests start nothing.
+"""What all tests share: their order, the broker of the session, a real Hindsight, a real Paperclip.
 
-Servers are installed before the first test, outside its time limit, and start when a test first asks for them.
+Unit tests start none. Servers are installed before the first test, outside its time limit, and start when a test first
+asks for them.
 """
 
 import os
@@ -15,13 +16,16 @@ import pytest
 from consumer.demo.servers import hindsight as hindsight_server
 from consumer.demo.servers.hindsight import Hindsight
 from tests.servers import kafka, kafka_jvm
+from tests.servers import paperclip as paperclip_server
 from tests.servers.kafka import Broker, Kind
+from tests.servers.paperclip import Paperclip
 from tests.servers.topics import Topics
 
 ORDER = ("unit", "contract", "integration", "e2e")
 HINDSIGHT_KEY = "test-key-of-hindsight"
 _kind = pytest.StashKey[Kind]()
 _hindsight = pytest.StashKey[Path]()
+_paperclip = pytest.StashKey[Path]()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -71,6 +75,8 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         config.stash[_hindsight] = hindsight_server.install(
             lambda line: reporter.write_line(f"installing Hindsight: {line}") if reporter else None
         )
+    if _wanted(session.items, "paperclip"):
+        config.stash[_paperclip] = paperclip_server.install()
 
 
 def _wanted(items: list[pytest.Item], fixture: str) -> bool:
@@ -108,4 +114,11 @@ def hindsight(pytestconfig: pytest.Config, server_logs: Path) -> Iterator[Hindsi
 def hindsight_with_key(pytestconfig: pytest.Config, server_logs: Path) -> Iterator[Hindsight]:
     """A real Hindsight that demands `HINDSIGHT_KEY`."""
     with Hindsight(pytestconfig.stash[_hindsight], server_logs, api_key=HINDSIGHT_KEY) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def paperclip(pytestconfig: pytest.Config, server_logs: Path) -> Iterator[Paperclip]:
+    """A real Paperclip without users or keys. A test makes its own companies; one that stops it starts it again."""
+    with Paperclip(pytestconfig.stash[_paperclip], server_logs) as server:
         yield server

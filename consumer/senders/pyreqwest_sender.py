@@ -1,4 +1,4 @@
-"""The fast sender (extra `[fast]`): Rust's reqwest, a sixth of the CPU of the default one."""
+"""The fast sender (extra `[fast]`): Rust's reqwest, a third of the CPU of the default one."""
 
 import asyncio
 from collections.abc import AsyncIterator

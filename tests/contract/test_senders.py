@@ -166,7 +166,7 @@ async def test_refused_is_unreachable(send: Send) -> None:
         await send(post(f"http://127.0.0.1:{closed_port()}/"))
 
 
-@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b"])
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "a b"])
 async def test_an_unknown_host_is_unreachable(send: Send, host: str) -> None:
     with pytest.raises(Unreachable):
         await send(post(f"http://{host}/"))
@@ -437,6 +437,13 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyreqwest", None)
     with pytest.raises(SettingsError, match=r"paperclip-memory\[fast\]"):
         open_sender("pyreqwest", 1)
+
+
+def test_another_missing_module_is_not_taken_for_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "consumer.senders.httpx_sender", raising=False)
+    monkeypatch.setitem(sys.modules, "httpx_aiohttp.transport", None)
+    with pytest.raises(ModuleNotFoundError, match=r"httpx_aiohttp\.transport"):
+        open_sender("httpx", 1)
 
 
 def test_only_the_chosen_library_is_imported() -> None:

@@ -1,0 +1,392 @@
+"""The client against a real Hindsight's recorded exchanges: method, path and body as recorded, the recorded reply."""
+
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from consumer.demo.recording import Exchange, exchange
+from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
+from consumer.handlers.needs import Memory, Operation
+from consumer.hindsight.client import HindsightClient, HindsightOperation
+from consumer.http import Reply, SendError, TimedOut, Unreachable
+from consumer.memory.rules import RecallBudget
+from tests.unit.http.scripted import Scripted, answer
+
+BASE = "https://hindsight.example/base"
+BANK = "paperclip::f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d::d5add4c6-9a97-4ddd-9a15-33dcc8c6607c"
+CANCEL_BANK = "paperclip::cancel::test"
+DOCUMENT = "fe4967e2-bc39-480a-bc8f-dafcf0ffb000"
+RETAIN_ID = "3b8a7371-5398-501f-9c04-6de5a5e4d920"
+CHILD = "455c3ed3-4059-4e41-959b-6dd0468cb7a6"
+BANK_PATH = "/base/v1/default/banks/" + BANK.replace(":", "%3A")
+
+
+def client(*answers: Reply | SendError) -> tuple[HindsightClient, Scripted]:
+    send = Scripted(list(answers))
+    return HindsightClient(send, BASE, key="s3cret", user_agent="paperclip-memory/1.2.3"), send
+
+
+def played(name: str) -> tuple[HindsightClient, Scripted, Exchange]:
+    """A client whose Hindsight answers as recorded."""
+    recorded = exchange(name)
+    body = recorded.reply.encode() if isinstance(recorded.reply, str) else recorded.reply
+    hindsight, send = client(answer(recorded.status, body))
+    return hindsight, send, recorded
+
+
+def assert_asked_as_recorded(send: Scripted, recorded: Exchange) -> None:
+    assert send.lines == [f"{recorded.method} /base{recorded.path}"]
+    assert send.bodies == [recorded.body]
+
+
+async def retain_as(hindsight: HindsightClient, body: dict[str, Any], bank: str = BANK) -> None:
+    """Retain what a recorded body holds."""
+    (item,) = body["items"]
+    memory = Memory(item.get("document_id", ""), item["content"], item.get("timestamp"), item.get("metadata", {}))
+    await hindsight.retain(bank, memory, body.get("operation_id", ""))
+
+
+# Retain.
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "retain",
+        "retain again, same operation_id",
+        "retain after delete, same operation_id: accepted, nothing stored",
+        "retain to be cancelled",
+    ],
+)
+async def test_retain(name: str) -> None:
+    hindsight, send, recorded = played(name)
+    await retain_as(hindsight, recorded.body)
+    assert_asked_as_recorded(send, recorded)
+    (request,) = send.asked
+    assert request.body.isascii()
+    assert request.headers["Authorization"] == "Bearer s3cret"
+    assert request.headers["User-Agent"] == "paperclip-memory/1.2.3"
+    assert (request.operation, request.timeout) == ("retain", 15.0)
+
+
+async def test_retain_with_another_banks_operation_id_may_pass() -> None:
+    hindsight, send, recorded = played("retain, operation_id of another bank")
+    with pytest.raises(Transient, match="409"):
+        await retain_as(hindsight, recorded.body, bank="paperclip::f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d::other")
+    assert_asked_as_recorded(send, recorded)
+
+
+async def test_retain_of_blank_content_never_passes() -> None:
+    hindsight, _, recorded = played("retain blank content")
+    with pytest.raises(Permanent, match=r"body\.items\.0\.content value_error") as caught:
+        await retain_as(hindsight, recorded.body)
+    assert caught.value.reason is DeadLetterReason.REJECTED
+
+
+async def test_retain_without_a_time_leaves_it_to_hindsight() -> None:
+    hindsight, send = client(answer(200, {"success": True}))
+    await hindsight.retain("b", Memory("d", "half an emoji: \ud83d", None, {"agentId": "a"}), "o")
+    assert send.bodies == [
+        {
+            "items": [
+                {
+                    "content": "half an emoji: \ud83d",
+                    "context": "paperclip",
+                    "document_id": "d",
+                    "metadata": {"agentId": "a"},
+                }
+            ],
+            "async": True,
+            "operation_id": "o",
+        }
+    ]
+
+
+@pytest.mark.parametrize("reply", [b"<html>", {"success": False}, {"success": "yes"}, {}, [], None])
+async def test_retain_needs_hindsights_own_yes(reply: object) -> None:
+    hindsight, _ = client(answer(200, reply))
+    with pytest.raises(Transient, match="not with what Hindsight answers"):
+        await hindsight.retain("b", Memory("d", "x", None, {}), "o")
+
+
+# Recall.
+
+
+@pytest.mark.parametrize("name", ["recall", "recall, close to the text", "recall in an unknown bank"])
+async def test_recall(name: str) -> None:
+    hindsight, send, recorded = played(name)
+    bank = "nope" if "unknown" in name else BANK
+    texts = await hindsight.recall(bank, recorded.body["query"], RecallBudget.MID, 1024)
+    assert_asked_as_recorded(send, recorded)
+    assert texts == [result["text"] for result in recorded.reply.get("results", [])]
+
+
+async def test_recall_finds_what_was_recorded() -> None:
+    hindsight, _, recorded = played("recall, close to the text")
+    texts = await hindsight.recall(BANK, recorded.body["query"], RecallBudget.MID, 1024)
+    assert texts[0].startswith("Please use 24h expiry for the tokens")
+
+
+async def test_recall_of_no_words_is_rejected() -> None:
+    hindsight, send, recorded = played("recall without a word")
+    with pytest.raises(Permanent, match=r"body\.query value_error") as caught:
+        await hindsight.recall(BANK, "\U0001f389", RecallBudget.MID, 1024)
+    assert_asked_as_recorded(send, recorded)
+    assert "\U0001f389" not in str(caught.value)
+
+
+async def test_recall_of_too_much_is_rejected() -> None:
+    """Before Hindsight 1.0: the handler halves the query then."""
+    hindsight, _ = client(answer(400, {"detail": "Query too long: 600 tokens exceeds maximum of 500"}))
+    with pytest.raises(Permanent) as caught:
+        await hindsight.recall("b", "q", RecallBudget.LOW, 1024)
+    assert caught.value.reason is DeadLetterReason.REJECTED
+
+
+@pytest.mark.parametrize("reply", [b"<html>", {}, {"results": None}, {"results": [{}]}, {"results": [{"text": 1}]}])
+async def test_recall_of_another_shape_is_transient(reply: object) -> None:
+    hindsight, _ = client(answer(200, reply))
+    with pytest.raises(Transient, match=f"recall at {BASE}, but not with"):
+        await hindsight.recall("b", "q", RecallBudget.HIGH, 1024)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "recall with no key (server with ApiKeyTenantExtension)",
+        "recall with a wrong key (server with ApiKeyTenantExtension)",
+    ],
+)
+async def test_a_refused_key(name: str) -> None:
+    hindsight, _, _recorded = played(name)
+    with pytest.raises(UpstreamDown) as caught:
+        await hindsight.recall("x", "token", RecallBudget.MID, 1024)
+    assert (caught.value.kind, caught.value.upstream) == (DownKind.REFUSED, Upstream.HINDSIGHT)
+    assert "s3cret" not in str(caught.value)
+
+
+# Operations.
+
+
+async def test_unfinished_retains_are_the_children_of_one_document() -> None:
+    recorded = exchange("operations by status pending")
+    hindsight, send = client(answer(200, recorded.reply), answer(200, {"operations": [], "total": 0}))
+    found = await hindsight.unfinished_retains(CANCEL_BANK, "gone-1")
+    assert found == [Operation(CHILD, "retain", "pending", "gone-1", "2026-11-30T10:13:39.344147+00:00", None)]
+    path = "GET /base/v1/default/banks/paperclip%3A%3Acancel%3A%3Atest/operations?status="
+    rest = "&type=retain&exclude_parents=true&limit=100&offset=0"
+    assert send.lines == [f"{path}pending{rest}", f"{path}processing{rest}"]
+
+
+def page(*numbers: int, total: int, status: str = "pending") -> Reply:
+    rows = [
+        {"id": str(number), "task_type": "retain", "status": status, "document_id": "d", "items_count": 1}
+        for number in numbers
+    ]
+    return answer(200, {"operations": rows, "total": total, "limit": 100, "offset": 0})
+
+
+async def test_unfinished_retains_in_all_pages_and_once_each() -> None:
+    hindsight, send = client(
+        page(*range(100), total=230),
+        page(*range(100, 200), total=230),
+        page(*range(200, 230), total=230),
+        page(229, 300, total=2, status="processing"),
+    )
+    found = await hindsight.unfinished_retains("b", "d")
+    assert [operation.id for operation in found] == [*map(str, range(230)), "300"]
+    assert {operation.id: operation.status for operation in found}["229"] == "processing"
+    assert [line.rpartition("=")[2] for line in send.lines] == ["0", "100", "200", "0"]
+
+
+async def test_an_unknown_bank_has_no_operations_and_no_documents() -> None:
+    nothing = answer(404, {"detail": "Bank 'b' not found"})
+    hindsight, _ = client(nothing, nothing, nothing, nothing)
+    assert await hindsight.unfinished_retains("b", "d") == []
+    assert [operation async for operation in hindsight.operations("b")] == []
+    assert [document async for document in hindsight.documents("b")] == []
+
+
+async def test_all_operations_of_a_bank() -> None:
+    recorded = exchange("operations of the bank")
+    hindsight, send = client(answer(200, recorded.reply))
+    found = [operation async for operation in hindsight.operations(BANK)]
+    assert [operation.id for operation in found] == [row["id"] for row in recorded.reply["operations"]]
+    assert send.lines == [f"GET {BANK_PATH}/operations?exclude_parents=true&limit=100&offset=0"]
+
+
+@pytest.mark.parametrize(
+    ("name", "done"), [("cancel the child", True), ("cancel of a finished or cancelled operation", False)]
+)
+async def test_cancel(name: str, done: bool) -> None:
+    hindsight, send, recorded = played(name)
+    assert await hindsight.cancel(CANCEL_BANK, CHILD) is done
+    assert_asked_as_recorded(send, recorded)
+
+
+async def test_cancel_of_an_unknown_operation_is_refused() -> None:
+    hindsight, _ = client(answer(404, {"detail": "Operation x not found for bank b"}))
+    assert await hindsight.cancel("b", "x") is False
+
+
+# Documents.
+
+
+@pytest.mark.parametrize(("name", "there"), [("delete document", True), ("delete document again", False)])
+async def test_delete_document(name: str, there: bool) -> None:
+    hindsight, send, recorded = played(name)
+    assert await hindsight.delete_document(BANK, DOCUMENT) is there
+    assert_asked_as_recorded(send, recorded)
+
+
+async def test_document() -> None:
+    hindsight, send, recorded = played("document")
+    document = await hindsight.document(BANK, DOCUMENT)
+    assert_asked_as_recorded(send, recorded)
+    assert document is not None
+    assert document.id == DOCUMENT
+    assert document.original_text == recorded.reply["original_text"]
+    assert document.event_date == "2026-11-30T09:52:20.573000+00:00"
+    assert document.document_metadata == recorded.reply["document_metadata"]
+
+
+@pytest.mark.parametrize("retain_params", [None, {}, {"event_date": None}, {"event_date": 1}])
+async def test_a_document_without_a_date(retain_params: object) -> None:
+    hindsight, _ = client(answer(200, {"id": "d", "retain_params": retain_params}))
+    document = await hindsight.document("b", "d")
+    assert document is not None
+    assert document.event_date is None
+
+
+async def test_a_document_that_is_not_there() -> None:
+    hindsight, send, recorded = played("document after that")
+    assert await hindsight.document(BANK, DOCUMENT) is None
+    assert_asked_as_recorded(send, recorded)
+
+
+async def test_documents_in_all_pages() -> None:
+    recorded = exchange("documents of the bank")
+    rest = [{"id": str(number)} for number in range(100)]
+    hindsight, send = client(answer(200, {"items": rest, "total": 102}), answer(200, recorded.reply | {"total": 102}))
+    found = [document async for document in hindsight.documents(BANK)]
+    assert [document.id for document in found] == [*map(str, range(100)), DOCUMENT, "to-cancel"]
+    assert found[100].event_date == "2026-11-30T09:52:20.573000+00:00"
+    assert send.lines == [f"GET {BANK_PATH}/documents?limit=100&offset={offset}" for offset in (0, 100)]
+
+
+# Operators' calls.
+
+
+async def test_stats() -> None:
+    hindsight, send, recorded = played("stats")
+    stats = await hindsight.stats(BANK)
+    assert_asked_as_recorded(send, recorded)
+    assert stats is not None
+    assert stats.model_dump() == {
+        "pending_operations": 0,
+        "failed_operations": 0,
+        "pending_consolidation": 0,
+        "failed_consolidation": 0,
+        "last_consolidated_at": "2026-11-30T09:55:19.895109+00:00",
+        "operations_by_status": {"cancelled": 1, "completed": 10},
+    }
+
+
+async def test_stats_of_an_unknown_bank() -> None:
+    hindsight, send, recorded = played("stats of an unknown bank")
+    assert await hindsight.stats("nope") is None
+    assert_asked_as_recorded(send, recorded)
+
+
+async def test_health() -> None:
+    hindsight, send, recorded = played("health")
+    await hindsight.health()
+    assert_asked_as_recorded(send, recorded)
+    assert send.asked[0].timeout == 5.0
+
+
+async def test_version() -> None:
+    hindsight, send, recorded = played("version")
+    assert await hindsight.version() == "1.1.0"
+    assert_asked_as_recorded(send, recorded)
+
+
+async def test_metrics() -> None:
+    hindsight, send, recorded = played("metrics")
+    assert await hindsight.metrics() == recorded.reply
+    assert_asked_as_recorded(send, recorded)
+
+
+@pytest.mark.parametrize(
+    "reply", [answer(404, {"detail": "Bank 'paperclip-memory-check' not found"}), answer(200, exchange("stats").reply)]
+)
+async def test_an_accepted_key(reply: Reply) -> None:
+    hindsight, send = client(reply)
+    await hindsight.authenticate()
+    assert send.lines == ["GET /base/v1/default/banks/paperclip-memory-check/stats"]
+    assert (send.asked[0].timeout, send.asked[0].operation) == (5.0, "authenticate")
+
+
+@pytest.mark.parametrize("status", [401, 402, 403])
+async def test_a_key_that_is_not_accepted(status: int) -> None:
+    hindsight, _ = client(answer(status, {"detail": "Authentication failed: Invalid API key"}))
+    with pytest.raises(UpstreamDown, match="refuses our key"):
+        await hindsight.authenticate()
+
+
+# Every method.
+
+CALLS: dict[str, Callable[[HindsightClient], Awaitable[object]]] = {
+    "recall": lambda hindsight: hindsight.recall("b", "q", RecallBudget.MID, 1),
+    "retain": lambda hindsight: hindsight.retain("b", Memory("d", "x", None, {}), "o"),
+    "operations": lambda hindsight: hindsight.unfinished_retains("b", "d"),
+    "cancel": lambda hindsight: hindsight.cancel("b", "o"),
+    "document": lambda hindsight: hindsight.document("b", "d"),
+    "documents": lambda hindsight: anext(aiter(hindsight.documents("b"))),
+    "delete_document": lambda hindsight: hindsight.delete_document("b", "d"),
+    "stats": lambda hindsight: hindsight.stats("b"),
+    "health": lambda hindsight: hindsight.health(),
+    "version": lambda hindsight: hindsight.version(),
+    "authenticate": lambda hindsight: hindsight.authenticate(),
+    "metrics": lambda hindsight: hindsight.metrics(),
+}
+
+
+def test_every_operation_is_held_to_it() -> None:
+    assert set(CALLS) == set(HindsightOperation)
+
+
+@pytest.mark.parametrize(("operation", "call"), CALLS.items())
+@pytest.mark.parametrize(
+    ("failure", "expected"),
+    [
+        (Unreachable("refused"), UpstreamDown),
+        (TimedOut("15 s"), Transient),
+        (answer(401, {"detail": "no"}), UpstreamDown),
+        (answer(503, headers={"retry-after": "3"}), Transient),
+        (answer(404, exchange("bad route").reply), Transient),
+        (answer(404, b"<html>nginx</html>"), Transient),
+        (answer(302, headers={"location": "/login"}), Permanent),
+    ],
+)
+async def test_every_failure_is_ours(
+    operation: str,
+    call: Callable[[HindsightClient], Awaitable[object]],
+    failure: Reply | SendError,
+    expected: type[HandlingError],
+) -> None:
+    hindsight, send = client(failure)
+    with pytest.raises(expected, match=f"{operation} at {BASE}") as caught:
+        await call(hindsight)
+    assert caught.value.upstream is Upstream.HINDSIGHT
+    assert send.asked[0].operation == operation
+
+
+@pytest.mark.parametrize(("operation", "call"), [(name, call) for name, call in CALLS.items() if name != "metrics"])
+async def test_every_page_of_a_proxy_is_transient(
+    operation: str, call: Callable[[HindsightClient], Awaitable[object]]
+) -> None:
+    hindsight, _ = client(answer(200, b"<html>Sign in</html>"))
+    with pytest.raises(Transient, match="a proxy's page"):
+        await call(hindsight)

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from enum import StrEnum
 from itertools import chain
-from typing import Any
+from typing import Any, Protocol
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
@@ -108,44 +108,57 @@ def _fits(name: str, actual: str, wanted: str) -> bool:
     return int(actual) >= int(wanted) or (name == "retention.ms" and int(actual) == -1)
 
 
+class Admin(Protocol):
+    """What is asked of Kafka's administration; `AIOKafkaAdminClient` answers it."""
+
+    async def describe_topics(self) -> list[Any]: ...
+
+    async def describe_configs(self, config_resources: list[ConfigResource]) -> list[Any]: ...
+
+    async def create_topics(self, new_topics: list[NewTopic]) -> Any: ...
+
+
 async def ensure_topics(settings: Settings) -> list[TopicReport]:
     """Create the topics that are missing, and say how the others stand. Doing it again is harmless.
 
     Raises:
-        UpstreamDown: Kafka cannot be reached, or not as who we are.
+        UpstreamDown: Kafka cannot be reached, or does not take us for who we are.
     """
     async with _open_admin(settings) as admin:
-        partitions = await _partitions(admin)
-        *early, _ = topic_specs(settings)
-        created = await _create(admin, settings, [spec for spec in early if spec.name not in partitions])
-        configs = await _configs(admin, [spec.name for spec in early])
-        specs = topic_specs(settings, _source_limit(settings, configs))
-        dead_letters = specs[-1]
-        if dead_letters.name in partitions:
-            configs |= await _configs(admin, [dead_letters.name])
-        else:
-            created |= await _create(admin, settings, [dead_letters])
-        return [
-            created.get(spec.name) or compare(spec, partitions[spec.name], configs.get(spec.name)) for spec in specs
-        ]
+        return await ensure(admin, settings)
 
 
 async def survey_topics(settings: Settings) -> list[TopicReport]:
     """Say how the topics stand; create nothing.
 
     Raises:
-        UpstreamDown: Kafka cannot be reached, or not as who we are.
+        UpstreamDown: Kafka cannot be reached, or does not take us for who we are.
     """
     async with _open_admin(settings) as admin:
-        partitions = await _partitions(admin)
-        present = [spec.name for spec in topic_specs(settings) if spec.name in partitions]
-        configs = await _configs(admin, present)
-        return [
-            compare(spec, partitions[spec.name], configs.get(spec.name))
-            if spec.name in partitions
-            else TopicReport(spec.name, TopicState.MISSING)
-            for spec in topic_specs(settings, _source_limit(settings, configs))
-        ]
+        return await survey(admin, settings)
+
+
+async def ensure(admin: Admin, settings: Settings) -> list[TopicReport]:
+    """`ensure_topics` over an open connection."""
+    there = await _partitions(admin)
+    *early, late = topic_specs(settings)
+    created = await _create(admin, settings, [spec for spec in early if spec.name not in there])
+    if late.name not in there:  # its limit follows from topics that were made just now
+        limit = _source_limit(settings, await _configs(admin, [spec.name for spec in early]))
+        created |= await _create(admin, settings, topic_specs(settings, limit)[-1:])
+    return [created.get(report.name, report) for report in await survey(admin, settings)]
+
+
+async def survey(admin: Admin, settings: Settings) -> list[TopicReport]:
+    """`survey_topics` over an open connection."""
+    there = await _partitions(admin)
+    configs = await _configs(admin, [spec.name for spec in topic_specs(settings) if spec.name in there])
+    return [
+        compare(spec, there[spec.name], configs.get(spec.name))
+        if spec.name in there
+        else TopicReport(spec.name, TopicState.MISSING)
+        for spec in topic_specs(settings, _source_limit(settings, configs))
+    ]
 
 
 def _source_limit(settings: Settings, configs: Mapping[str, Mapping[str, str]]) -> int:
@@ -153,18 +166,18 @@ def _source_limit(settings: Settings, configs: Mapping[str, Mapping[str, str]]) 
     return max(int(configs.get(name, {}).get("max.message.bytes", DEFAULT_LIMIT)) for name in sources)
 
 
-async def _partitions(admin: AIOKafkaAdminClient) -> dict[str, int]:
+async def _partitions(admin: Admin) -> dict[str, int]:
     # All topics, never by name: asking for a topic that does not exist makes brokers create it.
     return {topic["topic"]: len(topic["partitions"]) for topic in await admin.describe_topics()}
 
 
-async def _configs(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[str, dict[str, str]]:
+async def _configs(admin: Admin, names: Iterable[str]) -> dict[str, dict[str, str]]:
     """Topic settings as far as the broker tells them: Tansu only what was asked for, Kafka none to who may not see."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     if not resources:
         return {}
     try:
-        replies: list[Any] = await admin.describe_configs(resources)
+        replies = await admin.describe_configs(resources)
     except KafkaError:
         return {}
     return {
@@ -174,7 +187,7 @@ async def _configs(admin: AIOKafkaAdminClient, names: Iterable[str]) -> dict[str
     }
 
 
-async def _create(admin: AIOKafkaAdminClient, settings: Settings, specs: Iterable[TopicSpec]) -> dict[str, TopicReport]:
+async def _create(admin: Admin, settings: Settings, specs: Iterable[TopicSpec]) -> dict[str, TopicReport]:
     topics = []
     for spec in specs:
         topic = NewTopic(spec.name, spec.partitions, 1, topic_configs=dict(spec.configs))
@@ -182,7 +195,7 @@ async def _create(admin: AIOKafkaAdminClient, settings: Settings, specs: Iterabl
         topics.append(topic)
     if not topics:
         return {}
-    reply: Any = await admin.create_topics(topics)
+    reply = await admin.create_topics(topics)
     reports = {name: _creation(name, code, message) for name, code, message in reply.topic_errors}
     made = {name for name, report in reports.items() if report.state is TopicState.CREATED}
     async with asyncio.timeout(TIMEOUT):

@@ -27,13 +27,16 @@ PAPERCLIP_URL = "http://paperclip.example.org:3100"
 BOARD = Identity(KeyKind.BOARD, ("c-1", "c-2"))
 
 
+Errors = dict[str, Exception]
+
+
 class Service:
     """A service whose calls raise what they are told to."""
 
-    def __init__(self, version: str = "1.1.0", identity: Identity = BOARD, **errors: Exception) -> None:
+    def __init__(self, version: str = "1.1.0", identity: Identity = BOARD, errors: Errors | None = None) -> None:
         self._version = version
         self._identity = identity
-        self._errors = errors
+        self._errors = errors or {}
         self.asked: list[str] = []
 
     async def health(self) -> None:
@@ -44,7 +47,7 @@ class Service:
         return self._identity
 
     async def version(self) -> str:
-        self._ask("tells")
+        self._ask("version")
         return self._version
 
     def _ask(self, what: str) -> None:
@@ -141,7 +144,7 @@ async def test_all_is_well_in_one_line_each() -> None:
 async def test_health_alone_proves_no_key() -> None:
     hindsight, paperclip = Service(), Service()
     await probed(hindsight, paperclip)
-    assert hindsight.asked == ["health", "authenticate", "tells"]
+    assert hindsight.asked == ["health", "authenticate", "version"]
     assert paperclip.asked == ["health", "authenticate"]
 
 
@@ -163,7 +166,8 @@ async def test_what_fails_is_named_with_what_to_do(
     name: str, error: Callable[[Upstream], Exception], fix: str, call: str
 ) -> None:
     raised = error(Upstream(name))
-    probes = await probed(**{name: Service(**{call: raised})})
+    failing = Service(errors={call: raised})
+    probes = await (probed(failing) if name == "hindsight" else probed(paperclip=failing))
     probe = probes.pop(name)
     assert (probe.mark, probe.text) == (Mark.FAILED, str(raised))
     assert fix.format(name=name) in probe.fix
@@ -184,7 +188,7 @@ async def test_a_newer_hindsight_is_none(version: str) -> None:
 
 
 async def test_a_hindsight_without_a_version_counts_as_old() -> None:
-    service = Service(tells=Transient("answered 404", upstream=Upstream.HINDSIGHT))
+    service = Service(errors={"version": Transient("answered 404", upstream=Upstream.HINDSIGHT)})
     assert "version unknown" in (await probed(service))["hindsight"].text
 
 

@@ -32,7 +32,7 @@ async def forget(
     user = await _user(event.entity_id, event.payload, needs)
     banks = banks_of_company(needs.rules, company=event.company_id, agents=agents, user=user)
     if not banks:
-        return Skipped(SkipReason.NO_USER if agents else SkipReason.NO_AGENT)
+        return Skipped(SkipReason.NO_AGENT if needs.rules.needs_agent else SkipReason.NO_USER)
     unfinished = [bank for bank in banks if not await _gone(bank, comment_id, needs)]
     if unfinished:
         raise NotYet(f"{len(unfinished)} bank(s) still retain {comment_id}", upstream=Upstream.HINDSIGHT)

@@ -1,0 +1,40 @@
+"""`agent.run.finished`, `.failed`, `.cancelled`."""
+
+from typing import get_args
+
+import pytest
+
+from consumer.demo import recording
+from consumer.errors import UpstreamDown
+from consumer.handlers.outcomes import Done
+from consumer.handlers.recall import recall
+from consumer.handlers.run_end import run_end
+from schemas.codec import parse
+from schemas.events import RunEnd
+from tests.fakes import World
+from tests.unit.handlers.samples import FRESH, RUN, started
+
+ENDS = [event for event in map(parse, recording.events()) if isinstance(event, get_args(RunEnd))]
+
+
+async def test_every_recorded_end_is_a_tombstone() -> None:
+    world = World()
+    for event in ENDS:
+        assert await run_end(event, FRESH, world.needs) == Done()
+    assert world.recalls.log == [(event.payload.run_id, None) for event in ENDS]
+    assert {event.event_type for event in ENDS} == {"agent.run.finished", "agent.run.failed", "agent.run.cancelled"}
+
+
+async def test_it_ends_what_the_start_published() -> None:
+    world = World()
+    await recall(started(), FRESH, world.needs)
+    assert RUN in world.recalls.compacted
+    await run_end(next(event for event in ENDS if event.payload.run_id == RUN), FRESH, world.needs)
+    assert RUN not in world.recalls.compacted
+
+
+async def test_kafka_down_is_raised() -> None:
+    world = World()
+    world.recalls.down = True
+    with pytest.raises(UpstreamDown):
+        await run_end(ENDS[0], FRESH, world.needs)

@@ -1,0 +1,241 @@
+"""From bytes to outcomes: the job of each event, and the whole recording through the handlers."""
+
+import contextlib
+import copy
+import json
+import random
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.demo import recording
+from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
+from consumer.errors import DeadLetterReason, Permanent, Upstream
+from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.memory.operations import operation_id
+from consumer.stream.jobs import Job
+from consumer.stream.records import Record
+from schemas.events import EVENT_TYPES
+from tests.fakes import NOW, World, unreachable
+from tests.unit.handlers.samples import ADA, AGENT_COMMENT, COMMENTS, EVENTS, RUN, USER_COMMENT, bank
+
+ALL = {**RUN_HANDLERS, **COMMENT_HANDLERS}
+RUN_STARTED = EVENTS["agent.run.started", RUN]
+CREATED = EVENTS["issue.comment.created", AGENT_COMMENT]
+
+
+def record(value: Any, *headers: tuple[str, bytes], at: float = NOW) -> Record:
+    raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
+    return Record("topic", 0, 0, int(at * 1000), b"key", raw, headers)
+
+
+def resolve(value: Any, *headers: tuple[str, bytes], world: World | None = None) -> Job:
+    return Dispatcher((world or World()).needs, ALL).resolve(record(value, *headers))
+
+
+async def do(job: Job) -> Outcome:
+    assert job.run is not None
+    return await job.run()
+
+
+def test_every_event_type_has_its_handler() -> None:
+    assert {event_type: handler.name for event_type, handler in ALL.items()} == {
+        "agent.run.started": "recall",
+        "agent.run.finished": "run_end",
+        "agent.run.failed": "run_end",
+        "agent.run.cancelled": "run_end",
+        "issue.comment.created": "retain",
+        "issue.comment.deleted": "forget",
+        "issue.comment.cancelled": "forget",
+    }
+    assert set(ALL) == set(EVENT_TYPES)
+
+
+@pytest.mark.parametrize("event_type", COMMENT_HANDLERS)
+def test_a_lane_ignores_the_events_of_the_other(event_type: str) -> None:
+    job = Dispatcher(World().needs, RUN_HANDLERS).resolve(record({**CREATED, "eventType": event_type}))
+    assert (job.handler, job.run, job.facts) == ("ignored", None, {})
+
+
+@pytest.mark.parametrize("event", [{"eventType": "issue.created"}, {"eventType": ""}, {"eventType": "x", "eventId": 7}])
+def test_unknown_event_types_are_ignored(event: dict[str, Any]) -> None:
+    assert resolve(event).handler == "ignored"
+
+
+@pytest.mark.parametrize("value", [None, b"", b"nope", b"\xff", b"[]", b"7", b'{"eventType":', b"[" * 100_000])
+def test_undecodable(value: bytes | None) -> None:
+    with pytest.raises(Permanent) as raised:
+        resolve(value)
+    assert raised.value.reason is DeadLetterReason.UNDECODABLE
+
+
+@pytest.mark.parametrize(
+    ("event", "names"),
+    [
+        ({}, "eventType"),
+        ({"eventType": 7}, "eventType"),
+        ({**CREATED, "eventId": "secret"}, "eventId"),
+        ({**CREATED, "companyId": None}, "companyId"),
+        ({**CREATED, "entityId": "secret"}, "entityId"),
+        ({**CREATED, "payload": {"commentId": "secret"}}, "payload.commentId"),
+        ({**RUN_STARTED, "payload": {"agentId": None}}, "payload.runId"),
+        ({**RUN_STARTED, "payload": []}, "payload"),
+        ({**RUN_STARTED, "payload": None}, "payload"),
+    ],
+)
+def test_invalid_events_name_the_field_and_quote_nothing(event: dict[str, Any], names: str) -> None:
+    with pytest.raises(Permanent) as raised:
+        resolve(event)
+    assert raised.value.reason is DeadLetterReason.INVALID
+    assert names in str(raised.value)
+    assert "secret" not in str(raised.value)
+
+
+json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.text(), st.lists)
+
+
+@given(st.binary() | json_values.map(json.dumps).map(str.encode))
+def test_no_bytes_do_worse_than_permanent(value: bytes) -> None:
+    with contextlib.suppress(Permanent):
+        assert resolve(value).handler == "ignored"
+
+
+@given(st.sampled_from(recording.events()), st.data())
+async def test_an_event_with_a_field_of_any_kind_is_handled_or_permanent(
+    event: dict[str, Any], data: st.DataObject
+) -> None:
+    changed = copy.deepcopy(event)
+    target = changed["payload"] if data.draw(st.booleans()) else changed
+    target[data.draw(st.sampled_from(sorted([*target, "comment", "issue", "run"])))] = data.draw(json_values)
+    with contextlib.suppress(Permanent):
+        job = resolve(changed)
+        assert job.run is None or isinstance(await job.run(), Done | Skipped)
+
+
+def test_facts_for_the_log() -> None:
+    assert resolve(CREATED).facts == {
+        "event_id": CREATED["eventId"],
+        "event_type": "issue.comment.created",
+        "comment_id": AGENT_COMMENT,
+    }
+    assert resolve(RUN_STARTED).facts["run_id"] == RUN
+    assert "comment_id" not in resolve({**CREATED, "payload": {}}).facts
+
+
+async def test_what_the_work_found_out_joins_the_facts() -> None:
+    job = resolve(CREATED)
+    assert await do(job) == Done(bank=bank(ADA))
+    assert job.facts["bank"] == bank(ADA)
+
+    world = World()
+    world.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
+    job = resolve(RUN_STARTED, world=world)
+    outcome = await do(job)
+    assert isinstance(outcome, Done)
+    assert outcome.failed is FailReason.HINDSIGHT
+    assert job.facts["error"] == "connection refused"
+
+    job = resolve({**CREATED, "payload": {}})
+    assert await do(job) == Skipped(SkipReason.NO_COMMENT_ID)
+    assert job.facts.keys() == {"event_id", "event_type"}
+
+
+async def test_a_job_can_run_again_after_a_failure() -> None:
+    world = World()
+    world.hindsight.fail("retain", unreachable(Upstream.HINDSIGHT))
+    job = resolve(CREATED, world=world)
+    with pytest.raises(Exception, match="refused"):
+        await do(job)
+    assert await do(job) == Done(bank=bank(ADA))
+
+
+@pytest.mark.parametrize(
+    ("headers", "repair", "fetched"),
+    [
+        ((), "", False),
+        ((("other", b"x"),), "", False),
+        ((("replay", b"backfill"),), "", True),
+        ((("replay", b""),), "", True),
+        ((("repair", b""),), "", False),
+        ((("repair", b"audit-7"),), "audit-7", True),
+        ((("repair", b"first"), ("repair", b"last")), "last", True),
+    ],
+)
+async def test_headers_say_how_it_came(headers: tuple[tuple[str, bytes], ...], repair: str, fetched: bool) -> None:
+    world = World()
+    comment = COMMENTS[AGENT_COMMENT]
+    event = {**CREATED, "payload": {**CREATED["payload"], "comment": comment}}
+    await do(resolve(event, *headers, world=world))
+    assert world.hindsight.called("retain")[0][2] == operation_id(bank(ADA), AGENT_COMMENT, comment["body"], repair)
+    assert world.paperclip is not None
+    assert (world.paperclip.called("comment") != []) is fetched
+
+
+async def test_the_records_timestamp_is_milliseconds() -> None:
+    world = World()
+    late = Dispatcher(world.needs, ALL).resolve(record(RUN_STARTED, at=NOW - 61))
+    assert await do(late) == Skipped(SkipReason.TOO_LATE)
+    fresh = Dispatcher(world.needs, ALL).resolve(record(RUN_STARTED, at=NOW - 59))
+    assert await do(fresh) == Done(bank=bank(str(RUN_STARTED["payload"]["agentId"])))
+
+
+def expected_documents() -> dict[str, str]:
+    """Each living comment that has an event, with its bank: the author agent's, or the assignee's."""
+    assignees = {issue["id"]: issue["assigneeAgentId"] for issue in recording.issues()}
+    return {
+        comment["id"]: bank(comment["authorAgentId"] or assignees[comment["issueId"]])
+        for comment in recording.comments()
+        if ("issue.comment.created", comment["id"]) in EVENTS and comment["deletedAt"] is None
+    }
+
+
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize("whole", [False, True], ids=["bare", "enriched"])
+async def test_the_recording_played_twice_and_shuffled(seed: int, whole: bool) -> None:
+    """One document for each of the 17 living comments with an event, at its own time."""
+    shuffle = random.Random(seed)  # noqa: S311 - no secret
+    events = recording.events() * 2
+    shuffle.shuffle(events)
+    world = World()
+    dispatcher = Dispatcher(world.needs, ALL)
+    for event in events:
+        comment_id = event["payload"].get("commentId")
+        if whole and comment_id is not None:
+            event["payload"]["comment"] = COMMENTS[comment_id]
+        await do(dispatcher.resolve(record(event)))
+        if shuffle.random() < 0.2:
+            world.hindsight.digest()
+    world.hindsight.digest()
+    assert world.hindsight.documents == expected_documents()
+    assert len(world.hindsight.documents) == 17
+    assert len(world.hindsight.children) == 17
+    for documents in world.hindsight.banks.values():
+        for memory in documents.values():
+            assert memory.timestamp == COMMENTS[memory.document_id]["createdAt"]
+            assert memory.content == COMMENTS[memory.document_id]["body"]
+    assert world.warnings == []
+
+
+@pytest.mark.parametrize("times", [1, 2])
+async def test_the_recording_in_its_order_ends_every_recall(times: int) -> None:
+    world = World()
+    dispatcher = Dispatcher(world.needs, ALL)
+    for event in recording.events():
+        for _ in range(times):
+            await do(dispatcher.resolve(record(event)))
+    assert len({run for run, record in world.recalls.log if record}) == 23
+    assert world.recalls.compacted == {}
+
+
+async def test_deleted_in_the_middle_of_the_recording() -> None:
+    world = World()
+    dispatcher = Dispatcher(world.needs, ALL)
+    created = EVENTS["issue.comment.created", USER_COMMENT]
+    bare = {"commentId": USER_COMMENT, "agentId": None}
+    for event_type in ("issue.comment.deleted", "issue.comment.cancelled"):
+        await do(dispatcher.resolve(record(created)))
+        assert await do(dispatcher.resolve(record({**created, "eventType": event_type, "payload": bare}))) == Done()
+        world.hindsight.digest()
+        assert world.hindsight.documents == {}

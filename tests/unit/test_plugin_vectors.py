@@ -1,0 +1,248 @@
+"""Every vector of `plugin-vectors.json`: what the plugin does, this does too. Its short ids stand for UUIDs."""
+
+import importlib.util
+import json
+import re
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from consumer.errors import SettingsError, Transient, Upstream
+from consumer.handlers.needs import Delivery
+from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
+from consumer.handlers.recall import recall
+from consumer.handlers.retain import retain
+from consumer.http import segment
+from consumer.memory.banks import bank_of
+from consumer.memory.identity import user_of
+from consumer.memory.rules import Rules
+from consumer.memory.texts import as_lines
+from consumer.settings import Settings, load_settings
+from schemas.codec import parse
+from schemas.events import AgentRunStarted, IssueCommentCreated
+from schemas.objects import Issue
+from schemas.recalls import RecallStatus
+from tests.fakes import NOW, FakePaperclip, World
+
+UNIT = Path(__file__).parent
+VECTORS: dict[str, Any] = json.loads((UNIT / "plugin-vectors.json").read_text(encoding="utf-8"))
+SHORT = re.compile(r"(?<![a-z0-9])(?:co|ag|run)-\w+")
+used: set[tuple[str, str]] = set()
+
+
+def full(short: str) -> str:
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, short))
+
+
+def widened(value: Any) -> Any:
+    """The value with each short id replaced by the UUID that it stands for."""
+    return json.loads(SHORT.sub(lambda match: full(match[0]), json.dumps(value)))
+
+
+def vector(section: str, name: str) -> pytest.MarkDecorator:
+    """Gives the test the vector of this name."""
+    (found,) = [each for each in VECTORS[section] if each["name"] == name]
+    used.add((section, name))
+    return pytest.mark.parametrize("vector", [widened(found)], ids=[name])
+
+
+def settings(**fields: Any) -> Settings:
+    return load_settings(hindsight_api_url="http://localhost:8888", **fields)
+
+
+COMPANY, AGENT, RUN, ISSUE, COMMENT = (full(short) for short in ("co-1", "ag-1", "run-1", "is-1", "cm-1"))
+
+
+def world(rules: Rules | None = None, **issue: Any) -> World:
+    """A Paperclip of one run, one issue and one comment."""
+    made = World(rules or settings().rules())
+    whole = {"id": ISSUE, "companyId": COMPANY, **issue}
+    paperclip_of(made).issues = {ISSUE: whole}
+    paperclip_of(made).runs = {RUN: {"id": RUN, "contextSnapshot": {"paperclipWake": {"issue": whole}}}}
+    comment = {"id": COMMENT, "companyId": COMPANY, "issueId": ISSUE, "authorType": "user", "body": "Use JWT."}
+    paperclip_of(made).comments = {COMMENT: comment}
+    return made
+
+
+def paperclip_of(made: World) -> FakePaperclip:
+    assert made.paperclip is not None
+    return made.paperclip
+
+
+async def start(made: World, **payload: Any) -> Outcome:
+    event = parse(
+        {
+            "eventId": full("ev-1"),
+            "eventType": "agent.run.started",
+            "companyId": COMPANY,
+            "payload": {"runId": RUN, "agentId": AGENT, "issueId": ISSUE, **payload},
+        }
+    )
+    assert isinstance(event, AgentRunStarted)
+    return await recall(event, Delivery(NOW), made.needs)
+
+
+async def say(made: World, **payload: Any) -> Outcome:
+    event = parse(
+        {
+            "eventId": full("ev-2"),
+            "eventType": "issue.comment.created",
+            "companyId": COMPANY,
+            "entityId": ISSUE,
+            "payload": {"commentId": COMMENT, **payload},
+        }
+    )
+    assert isinstance(event, IssueCommentCreated)
+    return await retain(event, Delivery(NOW), made.needs)
+
+
+def named(entry: dict[str, Any]) -> str:
+    return str(entry.get("name") or json.dumps(entry))
+
+
+@pytest.mark.parametrize("entry", VECTORS["bank"], ids=named)
+def test_bank(entry: dict[str, Any]) -> None:
+    entry = widened(entry)
+    if "error" in entry:
+        with pytest.raises(SettingsError) as raised:
+            settings(**entry["settings"])
+        assert raised.value.problems[0].startswith(entry["error"])
+        return
+    context = {"user": None, **entry["context"]}
+    assert bank_of(settings(**entry["settings"]).rules(), **context) == entry["bank"]
+
+
+@pytest.mark.parametrize("entry", VECTORS["user"], ids=named)
+def test_user(entry: dict[str, Any]) -> None:
+    assert user_of(Issue.model_validate(entry["issue"]), settings().rules().user_sources) == entry["user"]
+
+
+@pytest.mark.parametrize("entry", VECTORS["enabled_agent_ids"], ids=named)
+async def test_enabled_agent_ids(entry: dict[str, Any]) -> None:
+    entry = widened(entry)
+    rules = settings(enabled_agent_ids=entry["allow"]).rules()
+    made = world(rules, title="T", assigneeAgentId=entry.get("assignee"))
+    agent = entry.get("agent")
+    if agent is not None:
+        skipped = Skipped(SkipReason.AGENT_NOT_ENABLED)
+        assert (await start(made, agentId=agent) != skipped) is entry["recall"]
+        assert (len(made.hindsight.called("recall")) == 1) is entry["recall"]
+    await say(made, agentId=agent)
+    assert (len(made.hindsight.called("retain")) == 1) is entry["retain"]
+
+
+@vector("recall", "query holds title and description; bank is percent-encoded in the path")
+async def test_recall_query(vector: dict[str, Any]) -> None:
+    made = world(**vector["issue"])
+    await start(made)
+    bank, query, *_ = made.hindsight.called("recall")[0]
+    assert vector["path_contains"] in segment(bank)
+    assert all(part in query for part in vector["query_contains"])
+
+
+@vector("recall", "no issueId: no call")
+async def test_recall_without_issue(vector: dict[str, Any]) -> None:
+    made = world(title="T")
+    assert await start(made, issueId=None, **vector["event"]) == Skipped(SkipReason.NO_ISSUE)
+    assert len(made.hindsight.calls) == vector["calls"]
+
+
+@vector("recall", "no title and no description: no call, even when a comment woke the run")
+async def test_recall_of_a_blank_issue(vector: dict[str, Any]) -> None:
+    made = world(**vector["issue"])
+    wake = paperclip_of(made).runs[RUN]["contextSnapshot"]["paperclipWake"]
+    wake["comments"] = [{"id": COMMENT, "body": "Please look."}]
+    assert await start(made) == Skipped(SkipReason.BLANK_ISSUE)
+    assert len(made.hindsight.calls) == vector["calls"]
+
+
+@vector(
+    "recall",
+    "Hindsight answers 503: the event is done, no memories are cached (a record with status failed keeps bank and "
+    "user), nothing is raised",
+)
+async def test_recall_when_hindsight_fails(vector: dict[str, Any]) -> None:
+    made = world(settings(bank_granularity=["company", "agent", "user"]).rules(), title="T", creatorEmail="a@e.com")
+    made.hindsight.fail("recall", Transient(f"answered {vector['hindsight_status']}", upstream=Upstream.HINDSIGHT))
+    assert isinstance(await start(made), Done) is not vector["fatal"]
+    record = made.recalls.last
+    assert (record.status, record.memories, record.user_id) == (RecallStatus.FAILED, [], "a@e.com")
+    assert record.bank_id == f"paperclip::{COMPANY}::{AGENT}::user::a@e.com"
+
+
+@vector("recall", "budget defaults to mid, max_tokens is 1024")
+async def test_recall_budget(vector: dict[str, Any]) -> None:
+    made = world(title="T")
+    await start(made)
+    _, _, budget, max_tokens = made.hindsight.called("recall")[0]
+    assert {"budget": budget, "max_tokens": max_tokens} == vector["body"]
+
+
+@vector("recall", "memories are one '- ' line each")
+def test_recall_text(vector: dict[str, Any]) -> None:
+    assert as_lines(result["text"] for result in vector["results"]) == vector["text"]
+
+
+@vector("retain", "full body, commentId as document_id, context paperclip, async")
+async def test_retain_whole(vector: dict[str, Any]) -> None:
+    """Context and async are the Hindsight client's to send: its tests pin them."""
+    made = world()
+    await say(made, agentId=AGENT, bodySnippet="Use")
+    _, memory, _ = made.hindsight.called("retain")[0]
+    assert (memory.document_id, memory.content) == (COMMENT, "Use JWT.")
+    assert vector["document_id"] == "the commentId"
+
+
+@vector("retain", "no agent author and no assignee: no call")
+async def test_retain_without_agent(vector: dict[str, Any]) -> None:
+    made = world(assigneeAgentId=None)
+    assert await say(made) == Skipped(SkipReason.NO_AGENT)
+    assert len(made.hindsight.calls) == vector["calls"]
+
+
+@vector("retain", "auto_retain false: no call")
+async def test_retain_off(vector: dict[str, Any]) -> None:
+    made = world(settings(auto_retain=False).rules())
+    assert await say(made, agentId=AGENT) == Skipped(SkipReason.AUTO_RETAIN_OFF)
+    assert len(made.hindsight.calls) == vector["calls"]
+
+
+@vector("retain", "no commentId: no call")
+async def test_retain_without_comment(vector: dict[str, Any]) -> None:
+    made = world()
+    assert await say(made, agentId=AGENT, commentId=None) == Skipped(SkipReason.NO_COMMENT_ID)
+    assert len(made.hindsight.calls) == vector["calls"]
+
+
+@vector("retain", "user comment goes to the assignee's bank")
+async def test_retain_of_a_user(vector: dict[str, Any]) -> None:
+    made = world(assigneeAgentId=vector["assignee"])
+    await say(made)
+    assert vector["path_contains"] in segment(made.hindsight.called("retain")[0][0])
+
+
+WHOLE_SECTIONS = {"bank", "user", "enabled_agent_ids"}
+"""Sections whose every entry is a case of one test above."""
+ELSEWHERE = {"check": ("consumer.check", "test_check.py"), "tools": ("consumer.tools", "tools")}
+"""Sections that other tests cover: the code they are about, and where. There, each vector has a test of its name."""
+
+
+def test_no_vector_is_dropped() -> None:
+    sections = {name for name, entries in VECTORS.items() if isinstance(entries, list)}
+    here = {section for section, _ in used}
+    assert sections == WHOLE_SECTIONS | here | set(ELSEWHERE)
+    assert used == {(section, entry["name"]) for section in here for entry in VECTORS[section]}
+
+
+@pytest.mark.parametrize("section", ELSEWHERE)
+def test_other_tests_cover_the_rest(section: str) -> None:
+    code, where = ELSEWHERE[section]
+    if importlib.util.find_spec(code) is None:  # not built yet, and so without tests
+        assert not (UNIT / where).exists()
+        return
+    path = UNIT / where
+    text = "".join(each.read_text(encoding="utf-8") for each in ([path] if path.is_file() else path.glob("*.py")))
+    wanted = ["test_" + re.sub(r"\W+", "_", entry["name"].lower()).strip("_") for entry in VECTORS[section]]
+    assert [name for name in wanted if f"def {name}(" not in text] == []

@@ -100,7 +100,15 @@ class OffsetTracker:
         return self.committable > self.committed
 
     def completed(self) -> Completed | None:
-        """What is done, for the next assignment; None if nothing is that is not committed too."""
-        if not self._ahead and self.committable <= self.committed:
+        """What is done, for the next assignment; None if nothing is that is not committed too.
+
+        What the assignment before knew to be done and this one was not delivered again stays known.
+        """
+        prefix, ahead = self.committable, set(self._ahead)
+        if self._completed is not None:
+            ahead |= {offset for offset in self._completed.ahead if offset >= self._position}
+            if prefix in self._completed:
+                prefix = max(prefix, self._completed.prefix)
+        if not ahead and prefix <= self.committed:
             return None
-        return Completed(self._start, self.committable, frozenset(self._ahead))
+        return Completed(self._start, prefix, frozenset(ahead))

@@ -9,7 +9,7 @@ from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooL
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.evidence import answered
 
-Headers = Sequence[tuple[str, bytes]]
+Headers = Sequence[tuple[str, bytes | None]]
 
 
 class TooLarge(Exception):
@@ -39,6 +39,7 @@ class Publisher:
             UpstreamDown: Kafka did not take it in time; it may have been written all the same.
             TooLarge: it is larger than the topic or the client allows.
         """
+        producer = None
         try:
             async with asyncio.timeout(self._timeout):
                 producer = await self._started()
@@ -46,8 +47,8 @@ class Publisher:
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
             raise TooLarge(f"Kafka topic {topic}: {error}") from error
         except (KafkaError, TimeoutError, OSError) as error:
-            if isinstance(error, KafkaError) and not error.retriable:
-                await self.close()
+            if isinstance(error, KafkaError) and not error.retriable and producer is self._producer:
+                await self.close()  # unless another publish has replaced it already
             reason = str(error) or type(error).__name__
             message = f"Kafka did not take a record for topic {topic}: {reason}"
             raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error

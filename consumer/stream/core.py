@@ -4,10 +4,12 @@ The shell around it (`lane`) polls, runs jobs, writes dead letters and commits; 
 times are seconds on one clock, handed in.
 """
 
+import traceback
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
+from pathlib import PurePath
 
-from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream, UpstreamDown
+from consumer.errors import DeadLetterReason, HandlingError, NotYet, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
 from consumer.stream.breaker import Breaker
 from consumer.stream.items import Item, Key
@@ -30,6 +32,15 @@ class Verdict:
     reason: SkipReason | FailReason | DeadLetterReason | ParkReason | None = None
     delay: float = 0.0
     dead: bool = False
+
+
+def in_words(error: Exception) -> str:
+    """An error for the log and the dead letter; of those that are not ours, which may quote a body, only the place."""
+    if isinstance(error, HandlingError):
+        return str(error) or type(error).__name__
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" in {frames[-1].name} ({PurePath(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    return type(error).__name__ + place
 
 
 class LaneCore:
@@ -160,7 +171,7 @@ class LaneCore:
             self.breakers[upstream].answered()
         if not isinstance(result, Exception):
             return self._succeed(item, result, answered, was_probe)
-        item.error = str(result) or type(result).__name__
+        item.error = in_words(result)
         item.first_failure = item.first_failure or now
         match result:
             case Permanent():
@@ -223,7 +234,8 @@ class LaneCore:
                 item.suspect = True
 
     def _wait(self, item: Item, now: float) -> Verdict:
-        if now - item.first_failure >= self._retry.wait_deadline:
+        item.first_wait = item.first_wait or now
+        if now - item.first_wait >= self._retry.wait_deadline:
             return self._bury(item, DeadLetterReason.DEADLINE_EXCEEDED)
         item.waits += 1
         delay = self._retry.delay(item.waits)

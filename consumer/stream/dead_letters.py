@@ -6,11 +6,13 @@ from consumer.stream.items import Item
 
 HEADER = "dead-letter-"
 
-Write = Callable[[str, bytes | None, bytes | None, Sequence[tuple[str, bytes]]], Awaitable[None]]
+Headers = Sequence[tuple[str, bytes | None]]
+
+Write = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[None]]
 """Writes (topic, key, value, headers) and returns when it is acknowledged; raises `TooLarge` or anything else."""
 
 
-def headers(item: Item) -> list[tuple[str, bytes]]:
+def headers(item: Item) -> list[tuple[str, bytes | None]]:
     """The record's own headers, then ours, all text in UTF-8. Times are milliseconds since the epoch."""
     record = item.record
     facts = {
@@ -22,7 +24,7 @@ def headers(item: Item) -> list[tuple[str, bytes]]:
         "error": item.error[:500],
         "attempts": item.attempts,
         "first-failure": int(item.first_failure * 1000),
-        "event-id": item.event_id,
+        "event-id": item.facts.get("event_id", ""),
     }
     own = [header for header in record.headers if not header[0].startswith(HEADER)]
     return own + [(HEADER + name, str(value).encode("utf-8", "replace")) for name, value in facts.items()]
@@ -35,6 +37,9 @@ async def write_dead_letter(item: Item, topic: str, write: Write, too_large: typ
         Exception: whatever `write` raises but `too_large`: the record must wait.
     """
     value, extra = item.record.value, headers(item)
+    if value is None and item.record.key is None:
+        # Kafka holds such a record, and aiokafka refuses to write one.
+        value, extra = b"", [*extra, (HEADER + "null-value", b"true")]
     while True:
         try:
             await write(topic, item.record.key, value, extra)

@@ -1,5 +1,6 @@
 """One record on its way through a lane."""
 
+from collections.abc import Mapping
 from typing import TypeAlias
 
 from consumer.errors import DeadLetterReason
@@ -15,10 +16,10 @@ class Item:
     Attributes:
         epoch: the assignment that delivered it; results for another epoch are dropped.
         attempts: charged attempts. waits: how often it was `NotYet`.
-        first_failure: time of the first failure, seconds since the epoch; 0 for none.
+        first_failure, first_wait: when it first failed, and was first `NotYet`: seconds since the epoch, 0 for never.
         suspect: an open breaker gave an attempt back; if it then fails again, it is to blame, not the upstream.
         dead: why it must become a dead letter, once that is decided; error: the last failure in words.
-        handler: the handler's name, known once the record is decoded.
+        handler: the handler's name, and facts: what the job says of the record; known once the record is decoded.
     """
 
     __slots__ = (
@@ -26,8 +27,9 @@ class Item:
         "dead",
         "epoch",
         "error",
-        "event_id",
+        "facts",
         "first_failure",
+        "first_wait",
         "handler",
         "key",
         "partition",
@@ -47,9 +49,10 @@ class Item:
         self.waits = 0
         self.writes = 0
         self.first_failure = 0.0
+        self.first_wait = 0.0
         self.suspect = False
         self.started = 0.0
         self.dead: DeadLetterReason | None = None
         self.error = ""
         self.handler = "undecodable"
-        self.event_id = ""
+        self.facts: Mapping[str, str] = {}

@@ -13,7 +13,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A consumed record; `timestamp` in milliseconds since the epoch, `size` in bytes on the wire."""
+    """A consumed record; `timestamp` in milliseconds since the epoch. A header may have no value."""
 
     topic: str
     partition: int
@@ -21,15 +21,17 @@ class Record:
     timestamp: int
     key: bytes | None
     value: bytes | None
-    headers: tuple[tuple[str, bytes], ...] = ()
+    headers: tuple[tuple[str, bytes | None], ...] = ()
 
     @property
     def size(self) -> int:
-        return len(self.value or b"") + len(self.key or b"")
+        """The bytes that it holds: value, key and headers."""
+        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
+        return len(self.value or b"") + len(self.key or b"") + headers
 
     def header(self, name: str) -> str | None:
-        """The last header of this name as text; None if there is none."""
+        """The last header of this name as text; None if there is none, or it has no value."""
         for key, value in reversed(self.headers):
             if key == name:
-                return value.decode("utf-8", "replace")
+                return None if value is None else value.decode("utf-8", "replace")
         return None

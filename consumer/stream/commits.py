@@ -9,11 +9,13 @@ import asyncio
 from collections.abc import Callable
 
 from consumer.stream.core import LaneCore
+from consumer.stream.records import Partition
 from consumer.stream.signals import CommitEnded, CommitResult, Notify, Overtaken
 from consumer.stream.source import Source
 
 COMMIT_TIMEOUT = 5.0
 POSITION_TIMEOUT = 2.0
+START_CHECK_INTERVAL = 60.0
 
 
 class Committer:
@@ -27,8 +29,11 @@ class Committer:
         self._clock = clock
         self._running: asyncio.Task[None] | None = None
         self._halted = True
-        self._trusted = True
+        self._doubts = 0
+        self.trusted = True
         self._checked_epoch = -1
+        self._next_check = 0.0
+        self._starts: dict[Partition, int] = {}
         self.last_commit = 0.0
 
     def resume(self) -> None:
@@ -38,29 +43,32 @@ class Committer:
     async def halt(self) -> None:
         """End what runs: no commit's retries outlive this."""
         self._halted = True
-        if self._running is not None:
-            self._running.cancel()
-            await asyncio.wait({self._running})
+        running = self._running
+        if running is not None and not running.done():
+            running.cancel()
+            await asyncio.wait({running})
 
     def distrust_positions(self) -> None:
         """A poll has failed: positions may have moved over records that were never delivered."""
-        self._trusted = False
+        self.trusted = False
+        self._doubts += 1
 
     def trust_positions(self) -> None:
         """Positions are put right again."""
-        self._trusted = True
+        self.trusted = True
 
     async def tick(self) -> None:
         """Commit what is due, unless halted meanwhile."""
         if self._halted:
             return
-        self._running = asyncio.create_task(self._tick())
+        running = self._running = asyncio.create_task(self._tick())
         try:
-            await asyncio.wait({self._running})
-            if not self._running.cancelled():
-                self._running.result()
-        finally:
-            self._running = None
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            running.cancel()
+            raise
+        if not running.cancelled():
+            running.result()
 
     async def _tick(self) -> None:
         await self._follow_positions()
@@ -88,30 +96,38 @@ class Committer:
 
     async def _follow_positions(self) -> None:
         """Take note of positions that moved without a delivery (markers, a compacted tail), so that lag reaches 0."""
-        epoch = self._core.epoch
+        epoch, doubts = self._core.epoch, self._doubts
         try:
             async with asyncio.timeout(POSITION_TIMEOUT):
-                if self._checked_epoch != epoch:
-                    await self._check_start(epoch)
+                if self._checked_epoch != epoch or self._clock() >= self._next_check:
+                    await self._check_starts(epoch)
+                if not self.trusted:
+                    return
                 idle = [p for p, tracker in self._core.trackers.items() if not tracker.span]
                 positions = {partition: await self._source.position(partition) for partition in idle}
-        except Exception as error:  # noqa: BLE001 - a rebalance or an outage: the next tick looks again
-            del error
+        except Exception:  # noqa: BLE001 - a rebalance or an outage: the next tick looks again
             return
-        if self._trusted and epoch == self._core.epoch:
+        if doubts == self._doubts and epoch == self._core.epoch:
             for partition, position in positions.items():
                 tracker = self._core.trackers[partition]
                 if not tracker.span:
                     tracker.advance(position)
 
-    async def _check_start(self, epoch: int) -> None:
-        """Once per assignment: where each partition was taken up, and whether retention had overtaken that."""
+    async def _check_starts(self, epoch: int) -> None:
+        """When an assignment begins, and once a minute: whether retention has overtaken what we have not read.
+
+        At the beginning this also tells where each partition was taken up. Later it can only happen to a partition that
+        is paused for as long as its records are kept: an upstream that is down for days.
+        """
         starts = await self._source.starts(self._core.assigned)
         if epoch != self._core.epoch:
             return
-        self._checked_epoch = epoch
+        first = self._checked_epoch != epoch
         for partition, (committed, beginning) in starts.items():
-            if committed is not None and committed < beginning:
-                lost = Overtaken(self._lane, partition.topic, partition.number, beginning - committed)
-                self._notify(lost)
-            self._core.locate(partition, beginning if committed is None else max(committed, beginning))
+            resumed = beginning if committed is None else committed
+            tracker = self._core.locate(partition, max(resumed, beginning))
+            reached = resumed if first else max(tracker.position, self._starts.get(partition, 0))
+            if reached < beginning:
+                self._notify(Overtaken(self._lane, partition.topic, partition.number, beginning - reached))
+            self._starts[partition] = beginning
+        self._checked_epoch, self._next_check = epoch, self._clock() + START_CHECK_INTERVAL

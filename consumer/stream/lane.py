@@ -10,13 +10,14 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from consumer import evidence
 from consumer.handlers.outcomes import Done
 from consumer.stream.commits import Committer
-from consumer.stream.core import LaneCore, Result, Verdict
+from consumer.stream.core import LaneCore, Result, Verdict, in_words
 from consumer.stream.dead_letters import Write, write_dead_letter
 from consumer.stream.items import Item
 from consumer.stream.jobs import Resolve
@@ -38,6 +39,8 @@ POLL_TIMEOUT = 0.2
 POLL_RECORDS = 500
 TICK = 1.0
 CANCEL_TIMEOUT = 1.0
+REWIND_TIMEOUT = 10.0
+POLL_BACKOFF = 1.0
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, int]:
@@ -93,6 +96,8 @@ class Lane:
         self._tasks: dict[asyncio.Task[None], Item] = {}
         self._wake: asyncio.TimerHandle | None = None
         self._closing = asyncio.Event()
+        self._left = asyncio.Event()
+        self._releasing = asyncio.Lock()
         self._bug: BaseException | None = None
         self._open = {upstream: breaker.reason for upstream, breaker in core.breakers.items()}
         self._joined = False
@@ -100,14 +105,28 @@ class Lane:
         self._last_poll = clock()
 
     async def run(self) -> None:
-        """Consume until `stop`; returns when everything is let go."""
-        await self._join()
+        """Consume until `stop`.
+
+        Raises:
+            Exception: a bug of the engine.
+        """
+        polling = asyncio.create_task(self._consume(), name=f"{self.name}-poll")
         ticking = asyncio.create_task(self._tick_loop(), name=f"{self.name}-tick")
+        # During a rebalance `getmany` waits for an assignment; after `stop` that never comes.
+        leaving = asyncio.create_task(self._left.wait(), name=f"{self.name}-leave")
+        tasks = {polling, ticking, leaving}
         try:
-            await self._poll_loop()
+            ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in ended:
+                task.result()
         finally:
-            ticking.cancel()
-            await asyncio.wait({ticking})
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _consume(self) -> None:
+        await self._join()
+        await self._poll_loop()
 
     async def _join(self) -> None:
         """Start the consumer; while Kafka is not there, try again."""
@@ -122,16 +141,15 @@ class Lane:
 
     async def stop(self, deadline: float) -> None:
         """Drain, commit and leave the group within `deadline` seconds; then let go, whatever still hangs."""
-        until = self._clock() + deadline
         self._closing.set()
-        await self._let_go(min(self._settings.drain_timeout, deadline))
-        self._core.revoke()
-        await self._cancel_jobs()
         try:
-            async with asyncio.timeout(max(0.1, until - self._clock())):
+            async with asyncio.timeout(deadline):
+                await self._release(min(self._settings.drain_timeout, deadline / 2))
                 await self._source.stop()
         except TimeoutError:
             self._notify(PollFailed(self.name, f"the consumer did not stop within {deadline:g} s"))
+        finally:
+            self._left.set()
 
     # Records in
 
@@ -140,12 +158,15 @@ class Lane:
             if self._bug is not None:
                 raise self._bug  # the engine's own: end, rather than go on with a record that nobody has
             try:
+                if not self._committer.trusted:
+                    await self._rewind()
                 batches = await self._source.poll(POLL_TIMEOUT, POLL_RECORDS)
             except SourceClosed:
                 return
             except Exception as error:  # noqa: BLE001 - whatever it is: go back to what was not delivered, and go on
                 self._committer.distrust_positions()
-                await self._rewind(error)
+                self._notify(PollFailed(self.name, f"{type(error).__name__}: {error}"))
+                await self._pause_for(POLL_BACKOFF)
                 continue
             self._last_poll = self._clock()
             if batches:
@@ -155,15 +176,20 @@ class Lane:
             self._regulate()
             self._pump()
 
-    async def _rewind(self, error: Exception) -> None:
-        """A failed poll has lost the records that it had already taken of other partitions: read them again."""
-        for partition, tracker in self._core.trackers.items():
-            self._source.seek(partition, tracker.position)
-        self._notify(PollFailed(self.name, f"{type(error).__name__}: {error}"))
-        unread = self._core.assigned - self._core.trackers.keys()
-        await self._source.seek_to_committed(unread)
+    async def _rewind(self) -> None:
+        """A failed poll has lost the records that it had already taken of other partitions: read them again.
+
+        Partitions that lost nothing are left alone: a seek drops what is prefetched, and one partition that cannot be
+        read would keep all others from being read.
+        """
+        trackers = self._core.trackers
+        async with asyncio.timeout(REWIND_TIMEOUT):
+            for partition, tracker in list(trackers.items()):
+                moved = await self._source.position(partition) != tracker.position
+                if moved and self._core.trackers is trackers:
+                    self._source.seek(partition, tracker.position)
+            await self._source.seek_to_committed(self._core.assigned - self._core.trackers.keys())
         self._committer.trust_positions()
-        await self._pause_for(1.0)
 
     async def _pause_for(self, seconds: float) -> None:
         try:
@@ -201,12 +227,10 @@ class Lane:
     async def _work(self, item: Item) -> None:
         if item.dead is None:
             answered = evidence.collect()
-            facts: dict[str, str] = {}
             result: Result
             try:
                 job = self._resolve(item.record)
-                item.handler, facts = job.handler, job.facts
-                item.event_id = facts.get("event_id", "")
+                item.handler, item.facts = job.handler, job.facts
                 result = None if job.run is None else await job.run()
             except Exception as error:  # noqa: BLE001 - any exception that is not ours counts as transient
                 result = error
@@ -220,26 +244,31 @@ class Lane:
                 return
             self._watch_breakers(item.error)
             if not verdict.dead:
-                self._tell(item, verdict, now, facts | _found(item, result))
+                self._tell(item, verdict, now, _found(item, result))
                 return
         await self._bury(item)
 
     async def _bury(self, item: Item) -> None:
-        started = self._clock()
         try:
             await write_dead_letter(item, self._settings.dead_letter_topic, self._write, self._settings.too_large)
+        except asyncio.CancelledError:
+            if item.epoch != self._core.epoch:
+                raise
+            self._hold(item, "cancelled from inside")
         except Exception as error:  # noqa: BLE001 - the record waits, visibly, whatever kept it from being written
-            now = self._clock()
-            delay = self._core.dead_letter_failed(item, now)
-            if delay is not None:
-                item.error = f"{item.error}; its dead letter: {error}" if item.writes == 1 else item.error
-                self._tell(item, Verdict(Ending.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, delay), now, {})
-            return
-        if self._core.dead_letter_written(item):
-            item.started = min(item.started, started)
-            self._tell(item, Verdict(Ending.DEAD_LETTERED, item.dead), self._clock(), {})
+            self._hold(item, in_words(error))
+        else:
+            if self._core.dead_letter_written(item):
+                self._tell(item, Verdict(Ending.DEAD_LETTERED, item.dead), self._clock())
 
-    def _tell(self, item: Item, verdict: Verdict, now: float, facts: dict[str, str]) -> None:
+    def _hold(self, item: Item, error: str) -> None:
+        now = self._clock()
+        delay = self._core.dead_letter_failed(item, now)
+        if delay is not None:
+            item.error = f"{item.error}; its dead letter: {error}" if item.writes == 1 else item.error
+            self._tell(item, Verdict(Ending.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, delay), now)
+
+    def _tell(self, item: Item, verdict: Verdict, now: float, found: Mapping[str, str] = MappingProxyType({})) -> None:
         record = item.record
         self._notify(
             Attempted(
@@ -252,7 +281,7 @@ class Lane:
                 verdict.reason,
                 verdict.delay,
                 "" if verdict.ending is Ending.SUCCEEDED else item.error,
-                {**facts, "topic": record.topic, "partition": record.partition, "offset": record.offset},
+                {**item.facts, **found, "topic": record.topic, "partition": record.partition, "offset": record.offset},
             )
         )
 
@@ -287,27 +316,33 @@ class Lane:
         started, held = self._clock(), len(self._core.assigned)
         self._rebalancing = True
         evicted = self._source.evicted()
-        drained = True
-        if evicted:
-            await self._committer.halt()
-        elif held:
-            drained = await self._let_go(self._settings.drain_timeout)
-        self._core.revoke()
-        await self._cancel_jobs()
+        drained = await self._release(None if evicted else self._settings.drain_timeout)
         if held:
             kind = RebalanceKind.LOST if evicted else RebalanceKind.REVOKED
             self._notify(Rebalanced(self.name, kind, held, self._clock() - started, drained))
 
-    async def _let_go(self, drain_timeout: float) -> bool:
-        """Start nothing new, let what is in flight end, commit. True if all of it ended."""
-        self._core.stop()
-        drained = True
-        if self._tasks:
-            _, pending = await asyncio.wait(set(self._tasks), timeout=drain_timeout)
-            drained = not pending
-        await self._committer.halt()
-        await self._committer.commit()
-        return drained
+    async def _release(self, drain_timeout: float | None) -> bool:
+        """Start nothing new, let what is in flight end, commit, and purge what is left. True if all of it ended.
+
+        One at a time: a revoke in the middle of a stop waits for it, so no commit outlives either.
+
+        Args:
+            drain_timeout: None when others hold the partitions already: nothing to wait for, and nothing to commit.
+        """
+        async with self._releasing:
+            self._core.stop()
+            drained = not self._tasks
+            try:
+                if self._tasks and drain_timeout is not None:
+                    _, pending = await asyncio.wait(set(self._tasks), timeout=drain_timeout)
+                    drained = not pending
+                await self._committer.halt()
+                if drain_timeout is not None:
+                    await self._committer.commit()
+            finally:
+                self._core.revoke()
+                await self._cancel_jobs()
+            return drained
 
     async def _cancel_jobs(self) -> None:
         tasks = set(self._tasks)

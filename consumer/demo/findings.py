@@ -52,7 +52,7 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class AgentMemories:
-    """The documents of one agent's bank, as their first lines."""
+    """The texts of the documents in one agent's bank."""
 
     agent: str
     bank: str
@@ -82,10 +82,8 @@ class Memories:
         found = []
         for bank in sorted(self._banks()):
             documents = self._get(f"/banks/{bank}/documents", limit=100)["items"]
-            bodies = [self._get(f"/banks/{bank}/documents/{each['id']}")["original_text"] for each in documents]
-            found.append(
-                AgentMemories(names.get(bank.rpartition("::")[2], "?"), bank, [_first(body) for body in bodies])
-            )
+            texts = [self._get(f"/banks/{bank}/documents/{each['id']}")["original_text"] for each in documents]
+            found.append(AgentMemories(names.get(bank.rpartition("::")[2], "?"), bank, texts))
         return sorted(found, key=lambda each: each.agent)
 
     def _banks(self) -> list[str]:
@@ -93,11 +91,6 @@ class Memories:
 
     def _get(self, path: str, **query: str | int) -> Any:
         return self._client.get(path, params=query).raise_for_status().json()
-
-
-def _first(body: str, width: int = 100) -> str:
-    text = " ".join(body.split())
-    return text if len(text) <= width else f"{text[:width]}…"
 
 
 def _series(name: str, labels: Mapping[str, str]) -> str:

@@ -4,7 +4,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -95,8 +96,8 @@ class Demo:
         with self._step("Start the broker (Tansu, in memory)") as step:
             broker = self._stack.enter_context(TansuBroker(self._logs))
             step.result = broker.bootstrap_servers
-        with self._step("Start Hindsight (canned language model, own PostgreSQL)") as step:
-            hindsight = self._stack.enter_context(Hindsight(environment, self._logs))
+        with self._step("Start Hindsight (no language model, own PostgreSQL)") as step:
+            hindsight = self._stack.enter_context(Hindsight(environment, self._logs, llm="none"))
             step.result = hindsight.url
         with self._step("Start a stand-in for Paperclip's API") as step:
             standin = self._stack.enter_context(in_thread(StandIn()))
@@ -127,14 +128,15 @@ class Demo:
         with self._step("Hindsight digests what was retained") as step:
             self._wait(worker, step, "operations done", memories.progress)
             found = memories.by_agent()
-            step.result = f"{sum(len(each.texts) for each in found)} documents in {len(found)} banks"
+            step.result = f"{sum(len(each.texts) for each in found)} documents"
         if not any(each.texts for each in found):
             raise ServerError("finding the memories", "no document was stored", log=self._logs / "worker.log")
         self._screen.heading("Memories stored: one bank for each agent, one document for each comment that is there")
         for each in found:
             self._screen.text(f"  {each.agent}: {len(each.texts)} documents in {each.bank}")
-            for text in dict.fromkeys(each.texts):
-                self._screen.text(f"    - {text}")
+            self._show(each.texts)
+        deleted = [comment for comment in recording.comments() if comment["deletedAt"]]
+        self._screen.text(f"  Not stored: {len(deleted)} comment that was deleted since it was announced.")
 
     def _play_later_run(self, broker: TansuBroker, worker: Worker, later: LaterRun) -> None:
         run_id = later.run["id"]
@@ -148,13 +150,17 @@ class Demo:
                 raise ServerError("recalling for a later run", why, log=self._logs / "worker.log")
             step.result = f"{len(record.memories)} memories on {topic('recalls')}"
         self._screen.text(f"  query: {' '.join(record.query.split())}")
-        for memory in record.memories:
-            self._screen.text(f"    - {' '.join(memory.split())}")
+        self._show(record.memories)
+
+    def _show(self, texts: Iterable[str], width: int = 100) -> None:
+        for text, times in Counter(" ".join(text.split()) for text in texts).items():
+            cut = text if len(text) <= width else f"{text[:width]}…"
+            self._screen.text(f"    - {cut}{f' ({times} times)' if times > 1 else ''}")
 
     def _say_how_to_go_on(self, settings: Mapping[str, str]) -> None:
         self._screen.heading("To look further, with your own Kafka, Hindsight and Paperclip")
         for name in ("KAFKA_BOOTSTRAP_SERVERS", "HINDSIGHT_API_URL", "PAPERCLIP_API_URL"):
-            self._screen.text(f"  export {commands.PREFIX}{name}=…      # here: {settings[name]}")
+            self._screen.text(f"  export {commands.PREFIX}{name}=…  # here: {settings[name]}")
         for line, what in (
             ("check", "are the settings right, does everything answer?"),
             ("topics", "create the topics"),

@@ -86,4 +86,4 @@ class Screen:
         table = Table(*columns, box=None, pad_edge=False, padding=(0, 2, 0, 2))
         for row in rows:
             table.add_row(*row)
-        self.console.print(table)
+        self.console.print(table, soft_wrap=True)

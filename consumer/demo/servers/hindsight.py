@@ -1,4 +1,4 @@
-"""A real Hindsight without keys: a canned language model, hashed words as embeddings, and its own PostgreSQL."""
+"""A real Hindsight without keys: a canned language model or none, hashed words as embeddings, its own PostgreSQL."""
 
 import os
 import signal
@@ -31,7 +31,8 @@ class Hindsight:
     Args:
         logs: directory for its logs.
         api_key: demanded of every caller; None: no key is needed.
-        llm: `mock` makes canned facts and consolidates them; `none` stores the text in chunks.
+        llm: `mock` takes sentences (and its own prompt's lines) for facts and consolidates them; `none` keeps the text
+            in chunks.
 
     Attributes:
         url: its base URL.

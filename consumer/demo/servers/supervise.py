@@ -159,7 +159,7 @@ class Server:
             if not in_time:
                 self._fail(f"not ready after {self.deadline:.0f} s")
         except BaseException:
-            self.stop()
+            self.kill()  # it serves nobody yet, and may not heed SIGTERM while it starts
             raise
 
     def check(self) -> None:

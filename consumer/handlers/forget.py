@@ -69,9 +69,10 @@ async def _gone(bank: str, comment_id: str, needs: Needs) -> bool:
     """Cancel what would store the document, delete it, and say whether nothing can bring it back.
 
     A cancel that is refused came too late: that retain has ended, and its document falls to the delete, or to the next
-    look. One that is `processing` is left to end: Hindsight would call it cancelled and finish the document all the
-    same (its worker looks only between documents), after our delete. Without a worker it never ends, so it is cancelled
-    after an hour.
+    look. One that is `processing` is left to end: Hindsight 1.1 would call it cancelled and store the document all the
+    same, after our delete (seen: its worker looks only between documents). Without a worker it never ends, so it is
+    cancelled after an hour. One that is taken up in the milliseconds between look and cancel can slip through: `audit`
+    finds what is left over.
     """
     retains = await needs.hindsight.unfinished_retains(bank, comment_id)
     for retain in retains:

@@ -82,11 +82,18 @@ class Listener:
         self.port = self._server.sockets[0].getsockname()[1]
 
     async def stop(self) -> None:
+        """End every connection too, also one whose TLS handshake is under way, and return when all are closed."""
         assert self._server is not None
+        closed = asyncio.create_task(self._server.wait_closed())
+        await asyncio.sleep(0)  # Python 3.11 waits only if it began to before the close
         self._server.close()
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        async with asyncio.timeout(10):
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+            await closed
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.create_task(self._connection(reader, writer))

@@ -7,18 +7,16 @@ publish that Kafka does not take is raised.
 from datetime import UTC, datetime
 from typing import NamedTuple
 
-from consumer.errors import DeadLetterReason, HandlingError, Permanent, Upstream
-from consumer.handlers.lookups import bank_user, issue_of, own_issue
+from consumer.errors import HandlingError, Upstream
+from consumer.handlers.lookups import ask, bank_user, issue_of, own_issue
 from consumer.handlers.needs import Delivery, Needs
 from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
 from consumer.memory.banks import bank_of
 from consumer.memory.cleaning import blank
-from consumer.memory.queries import halve, has_word, query_of
+from consumer.memory.queries import has_word, query_of
 from schemas.events import AgentRunStarted, RunPayload
 from schemas.objects import Issue, Run, WakeComment
 from schemas.recalls import RecallRecord, RecallStatus
-
-MAX_TOKENS = 1024
 
 
 class _Question(NamedTuple):
@@ -56,7 +54,7 @@ async def recall(event: AgentRunStarted, delivery: Delivery, needs: Needs) -> Ou
             return question
         bank, user, query = question
         # 3. The recall.
-        memories = await _ask(bank, query, needs)
+        memories = await ask(bank, query, needs.hindsight, rules)
     except HandlingError as error:
         failure = error  # 5. Not fatal.
     # 4. The record.
@@ -118,18 +116,6 @@ async def _run(run: RunPayload, needs: Needs) -> Run | None:
             needs.warn("no Paperclip API, and the event carries neither run nor issue: nothing to recall for")
         return None
     return await needs.paperclip.run(run.run_id)
-
-
-async def _ask(bank: str, query: str, needs: Needs) -> list[str]:
-    """Recall; on a 400, which is an old Hindsight's answer to a long query, once more with half of it."""
-    budget = needs.rules.recall_budget
-    try:
-        return await needs.hindsight.recall(bank, query, budget, MAX_TOKENS)
-    except Permanent as refused:
-        shorter = halve(query)
-        if refused.reason is not DeadLetterReason.REJECTED or not has_word(shorter):
-            raise
-        return await needs.hindsight.recall(bank, shorter, budget, MAX_TOKENS)
 
 
 def _failed(failure: HandlingError) -> FailReason:

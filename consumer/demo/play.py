@@ -43,6 +43,7 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         screen.text("\nInterrupted; everything that was started has been stopped.")
+        shutil.rmtree(logs)
         return 130
     shutil.rmtree(logs)
     screen.text(f"Done in {time.monotonic() - started:.0f} s.")

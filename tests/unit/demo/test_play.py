@@ -1,0 +1,52 @@
+"""How the demo ends when it cannot go on."""
+
+import signal
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from consumer.demo import play
+from consumer.demo.servers import hindsight
+from consumer.demo.servers.supervise import ServerError
+
+
+@pytest.fixture(autouse=True)
+def _as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    before = signal.getsignal(signal.SIGTERM)
+    yield
+    signal.signal(signal.SIGTERM, before)
+
+
+def test_a_step_that_fails_is_named_with_the_end_of_its_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    log = tmp_path / "install.log"
+    log.write_text("\n".join(f"line {number}" for number in range(100)) + "\nno space left on device\n")
+
+    def fail(_progress: object) -> Path:
+        raise ServerError("installing hindsight", "exit code 2", command=["uv", "pip", "install"], log=log)
+
+    monkeypatch.setattr(hindsight, "install", fail)
+
+    assert play.main() == 1
+
+    printed = capsys.readouterr().out
+    assert "✗ installing hindsight: exit code 2" in printed
+    assert "command: uv pip install" in printed
+    assert "no space left on device" in printed
+    assert "line 1\n" not in printed
+    assert "Done" not in printed
+
+
+def test_an_interrupted_demo_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    def interrupt(_progress: object) -> Path:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(hindsight, "install", interrupt)
+
+    assert play.main() == 130
+
+    assert "everything that was started has been stopped" in capsys.readouterr().out

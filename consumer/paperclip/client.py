@@ -87,10 +87,10 @@ class PaperclipClient:
                 issue is deleted or another company's, and on that nothing is forgotten.
         """
         operation = PaperclipOperation.COMMENT
-        path = f"/api/issues/{_uuid(issue_id)}/comments/{_uuid(comment_id)}"
+        path = f"/api/issues/{path_uuid(issue_id)}/comments/{path_uuid(comment_id)}"
         reply = await self._rest.call(operation, "GET", path, accept=(404,))
         if reply.status != 404:
-            return self._rest.read(reply, operation, partial(_as, Comment, _uuid(comment_id)))
+            return self._rest.read(reply, operation, partial(_as, Comment, path_uuid(comment_id)))
         if self._missing(reply, operation).casefold() == "comment not found":
             return None
         await self.authenticate()
@@ -103,7 +103,7 @@ class PaperclipClient:
     async def agents(self, company_id: str) -> Sequence[str]:
         """Ids of all agents of a company."""
         operation = PaperclipOperation.AGENTS
-        reply = await self._rest.call(operation, "GET", f"/api/companies/{_uuid(company_id)}/agents")
+        reply = await self._rest.call(operation, "GET", f"/api/companies/{path_uuid(company_id)}/agents")
         return self._rest.read(reply, operation, _ids)
 
     async def health(self) -> None:
@@ -135,9 +135,9 @@ class PaperclipClient:
         return self._rest.read(reply, operation, _agent)
 
     async def _object(self, operation: PaperclipOperation, kind: str, id_: str, model: type[M]) -> M | None:
-        reply = await self._rest.call(operation, "GET", f"/api/{kind}/{_uuid(id_)}", accept=(404,))
+        reply = await self._rest.call(operation, "GET", f"/api/{kind}/{path_uuid(id_)}", accept=(404,))
         if reply.status != 404:
-            return self._rest.read(reply, operation, partial(_as, model, _uuid(id_)))
+            return self._rest.read(reply, operation, partial(_as, model, path_uuid(id_)))
         self._missing(reply, operation)
         await self.authenticate()
         return None
@@ -149,10 +149,11 @@ class PaperclipClient:
         return what
 
 
-def _uuid(text: str) -> str:
+def path_uuid(text: str) -> str:
+    """An id as it may stand in a URL; Paperclip answers 500 to one that is no UUID. Raises `Permanent` for such."""
     lower = text.lower()
     if not re.fullmatch(UUID_PATTERN, lower):
-        raise Permanent("an id of Paperclip is no UUID", reason=DeadLetterReason.INVALID, upstream=Upstream.PAPERCLIP)
+        raise Permanent("an id of Paperclip is no UUID", reason=DeadLetterReason.INVALID)
     return lower
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from consumer import evidence
-from consumer.handlers.outcomes import Done
 from consumer.stream.commits import Committer
 from consumer.stream.core import LaneCore, Result, Verdict, in_words
 from consumer.stream.dead_letters import Write, write_dead_letter
@@ -46,14 +45,6 @@ POLL_BACKOFF = 1.0
 def by_topic(partitions: Iterable[Partition]) -> dict[str, int]:
     """How many partitions of each topic."""
     return dict(Counter(partition.topic for partition in partitions))
-
-
-def _found(item: Item, result: Result) -> dict[str, str]:
-    """What a handler has found out about a record, for the log."""
-    if not isinstance(result, Done):
-        return {}
-    item.error = result.error
-    return {"bank": result.bank} if result.bank else {}
 
 
 @dataclass(frozen=True, slots=True)

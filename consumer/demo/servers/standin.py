@@ -1,7 +1,7 @@
 """A small stand-in for Paperclip's REST API: it serves the recording, and what is added to it.
 
 It answers as the real server does where that matters: 404 with a reason for what is missing, 500 for an id that is no
-UUID, and, when it has a key, 401 without it.
+UUID, and, when it has a key, 404 for its objects and 401 for the rest to a caller without it.
 """
 
 import asyncio
@@ -47,6 +47,7 @@ class StandIn:
             [
                 web.get("/api/health", self._health),
                 web.get("/api/agents/me", self._agent_me),
+                web.get("/api/companies", self._companies),
                 web.get("/api/companies/{id}", self._company),
                 web.get("/api/companies/{id}/agents", self._company_agents),
                 web.get("/api/issues/{id}", self._issue),
@@ -80,7 +81,7 @@ class StandIn:
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         given = request.headers.get("Authorization")
         if self.key is not None and request.path != "/api/health" and given != f"Bearer {self.key}":
-            return _error(401, "Unauthorized")
+            return _hidden(request.path)
         return await handler(request)
 
     async def _health(self, _request: web.Request) -> web.Response:
@@ -88,6 +89,9 @@ class StandIn:
 
     async def _agent_me(self, _request: web.Request) -> web.Response:
         return web.json_response(self.agent_me)
+
+    async def _companies(self, _request: web.Request) -> web.Response:
+        return web.json_response([self.company])
 
     async def _company(self, request: web.Request) -> web.Response:
         if request.match_info["id"] != self.company["id"]:
@@ -139,6 +143,13 @@ def _by_id(rows: list[Json]) -> dict[str, Json]:
 
 def _found(row: Any, what: str) -> web.Response:
     return _error(404, f"{what} not found") if row is None else web.json_response(row)
+
+
+def _hidden(path: str) -> web.Response:
+    """The real server's answer to a wrong or expired key: it shows such a caller no issue and no run."""
+    kinds = {"issues": "Issue", "heartbeat-runs": "Heartbeat run"}
+    kind = kinds.get(path.split("/")[2] if path.count("/") >= 2 else "")
+    return _error(404, f"{kind} not found") if kind else _error(401, "Unauthorized")
 
 
 def _error(status: int, message: str) -> web.Response:

@@ -203,7 +203,7 @@ class LaneCore:
                 return Verdict(Ending.FAILED, reason)
             case Skipped(reason=reason):
                 return Verdict(Ending.SKIPPED, reason)
-            case None:
+            case _:
                 return Verdict(Ending.IGNORED)
 
     def _fail(self, item: Item, upstream: Upstream | None, retry_after: float | None, now: float) -> Verdict:

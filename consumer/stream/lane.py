@@ -10,9 +10,8 @@
 import asyncio
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from types import MappingProxyType
 
 from consumer import evidence
 from consumer.stream.commits import Committer
@@ -235,7 +234,7 @@ class Lane:
                 return
             self._watch_breakers(item.error)
             if not verdict.dead:
-                self._tell(item, verdict, now, _found(item, result))
+                self._tell(item, verdict, now)
                 return
         await self._bury(item)
 
@@ -259,7 +258,7 @@ class Lane:
             item.error = f"{item.error}; its dead letter: {error}" if item.writes == 1 else item.error
             self._tell(item, Verdict(Ending.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, delay), now)
 
-    def _tell(self, item: Item, verdict: Verdict, now: float, found: Mapping[str, str] = MappingProxyType({})) -> None:
+    def _tell(self, item: Item, verdict: Verdict, now: float) -> None:
         record = item.record
         self._notify(
             Attempted(
@@ -272,7 +271,7 @@ class Lane:
                 verdict.reason,
                 verdict.delay,
                 "" if verdict.ending is Ending.SUCCEEDED else item.error,
-                {**item.facts, **found, "topic": record.topic, "partition": record.partition, "offset": record.offset},
+                {**item.facts, "topic": record.topic, "partition": record.partition, "offset": record.offset},
             )
         )
 

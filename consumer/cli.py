@@ -2,13 +2,15 @@
 
 import asyncio
 import sys
+import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from consumer.errors import SettingsError
+from consumer.errors import DeadLetterReason, SettingsError
+from consumer.letters.letter import Filter, moment
 from consumer.settings import load_settings
 from consumer.settings_text import settings_help
 
@@ -21,6 +23,9 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     help="Long-term memory for the agents of a Paperclip instance: Kafka events in, Hindsight recall and retain out.",
 )
+
+letters = typer.Typer(no_args_is_help=True, help="Show records that could not be handled, and send them back.")
+app.add_typer(letters, name="dead-letters")
 
 
 class LaneName(StrEnum):
@@ -64,6 +69,61 @@ def check(as_json: Json = False) -> None:
     from consumer import app as wiring  # noqa: PLC0415
 
     _exit(asyncio.run(wiring.run_check(as_json=as_json)))
+
+
+def _when(text: str) -> float:
+    try:
+        return moment(text, time.time())
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is neither a time (2026-11-30T10:00) nor an age (90m, 2h, 7d)") from None
+
+
+Reasons = Annotated[list[DeadLetterReason] | None, typer.Option("--reason", help="Only with this reason; repeatable.")]
+EventTypes = Annotated[
+    list[str] | None, typer.Option("--event-type", metavar="TYPE", help="Only of this event type; repeatable.")
+]
+Since = Annotated[
+    float | None,
+    typer.Option(parser=_when, metavar="TIME", help="Only written then or later: 2026-11-30T10:00 (UTC), or 2h ago."),
+]
+Until = Annotated[float | None, typer.Option(parser=_when, metavar="TIME", help="Only written before.")]
+
+
+@letters.command("list", epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
+def list_letters(
+    reason: Reasons = None,
+    event_type: EventTypes = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int, typer.Option(min=1, help="Show the newest so many.")] = 50,
+    as_json: Json = False,
+) -> None:
+    """Show the dead letters that were not sent back yet; never what they hold."""
+    from consumer import app_letters  # noqa: PLC0415
+
+    wanted = Filter(reason or (), event_type or (), since, until)
+    _exit(asyncio.run(app_letters.list_letters(load_settings(), wanted, limit, as_json=as_json)))
+
+
+@letters.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
+def redrive(
+    reason: Reasons = None,
+    event_type: EventTypes = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send the oldest so many; without it, all.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent; send nothing.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Have Hindsight work again what it knows already (a new `repair`).")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Send dead letters back to the topics they came from, each once. Exit code 1 if Kafka took not all of them."""
+    from consumer import app_letters  # noqa: PLC0415
+
+    wanted = Filter(reason or (), event_type or (), since, until)
+    run = app_letters.redrive_letters(load_settings(), wanted, limit, dry_run=dry_run, force=force, as_json=as_json)
+    _exit(asyncio.run(run))
 
 
 @app.command()

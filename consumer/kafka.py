@@ -1,11 +1,15 @@
 """Kafka clients as the settings ask for them: the options that all share, and those of consumers and producers."""
 
+import logging
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
-from aiokafka import AIOKafkaProducer
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.errors import KafkaError
 
-from consumer.errors import SettingsError
+from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
 from consumer.kafka_oauth import ClientCredentials
 from consumer.settings import Settings
 from consumer.settings_checks import label
@@ -45,6 +49,11 @@ def consumer_options(settings: Settings) -> dict[str, Any]:
     return {**client_options(settings), "client_rack": settings.kafka_rack}
 
 
+def reader(settings: Settings) -> AIOKafkaConsumer:
+    """A consumer without a group, not started, for whoever reads a topic from its start."""
+    return AIOKafkaConsumer(**consumer_options(settings), enable_auto_commit=False, auto_offset_reset="earliest")
+
+
 def producer(settings: Settings) -> AIOKafkaProducer:
     """A producer, not started: a record counts when all in-sync replicas have it. Keys and values are bytes.
 
@@ -58,6 +67,36 @@ def producer(settings: Settings) -> AIOKafkaProducer:
         request_timeout_ms=int(REQUEST_TIMEOUT * 1000),
         max_request_size=MAX_REQUEST_SIZE,
     )
+
+
+@contextmanager
+def reaching_kafka(settings: Settings) -> Iterator[None]:
+    """Turn what aiokafka raises within into words.
+
+    Raises:
+        UpstreamDown: Kafka cannot be reached, or does not take us for who we are.
+    """
+    reason = _LastWarning()
+    log = logging.getLogger("aiokafka")
+    log.addHandler(reason)
+    try:
+        yield
+    except (KafkaError, OSError, TimeoutError) as error:
+        message = f"Kafka at {settings.kafka_bootstrap_servers}: {reason.text or str(error) or type(error).__name__}"
+        raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
+    finally:
+        log.removeHandler(reason)
+
+
+class _LastWarning(logging.Handler):
+    """Keeps what aiokafka only logs: why it could not connect. The error that it raises says no more than that."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.text = ""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.text = record.getMessage()
 
 
 def _ssl_context(settings: Settings) -> ssl.SSLContext:

@@ -1,7 +1,6 @@
 """The topics: what each must be, what it is, and how it is made. None that exists is changed or deleted."""
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -13,8 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.kafka import client_options
+from consumer.kafka import client_options, reaching_kafka
 from consumer.settings import Settings
 
 HOUR = 3_600_000
@@ -217,26 +215,9 @@ def _creation(name: str, code: int, message: str | None) -> TopicReport:
 @asynccontextmanager
 async def _open_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(**client_options(settings), request_timeout_ms=int(TIMEOUT * 1000))
-    reason = _LastWarning()
-    log = logging.getLogger("aiokafka")
-    log.addHandler(reason)
-    try:
-        await admin.start()
-        yield admin
-    except (KafkaError, OSError, TimeoutError) as error:
-        message = f"Kafka at {settings.kafka_bootstrap_servers}: {reason.text or str(error) or type(error).__name__}"
-        raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
-    finally:
-        log.removeHandler(reason)
-        await admin.close()
-
-
-class _LastWarning(logging.Handler):
-    """Keeps what aiokafka only logs: why it could not connect. The error that it raises says no more than that."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.text = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        self.text = record.getMessage()
+    with reaching_kafka(settings):
+        try:
+            await admin.start()
+            yield admin
+        finally:
+            await admin.close()

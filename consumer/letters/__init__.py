@@ -1,0 +1,1 @@
+"""Dead letters, shown and sent back: what one holds, which are open, how one becomes a record again."""

@@ -31,9 +31,18 @@ class Publisher:
         self._lock = asyncio.Lock()
 
     async def publish(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), partition: int | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
     ) -> None:
         """Write one record and wait until it is acknowledged.
+
+        Args:
+            timestamp: of the record, milliseconds since the epoch; None: now.
 
         Raises:
             UpstreamDown: Kafka did not take it in time; it may have been written all the same.
@@ -43,7 +52,9 @@ class Publisher:
         try:
             async with asyncio.timeout(self._timeout):
                 producer = await self._started()
-                await producer.send_and_wait(topic, value=value, key=key, headers=list(headers), partition=partition)
+                await producer.send_and_wait(
+                    topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp
+                )
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
             raise TooLarge(f"Kafka topic {topic}: {error}") from error
         except (KafkaError, TimeoutError, OSError) as error:

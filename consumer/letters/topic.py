@@ -1,5 +1,6 @@
 """Reading the dead-letter topic, from its start to where it ends now, and again where chosen letters stand."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
@@ -57,10 +58,11 @@ class LetterTopic:
         letters: dict[tuple[int, int], Letter] = {}
         settled: set[tuple[int, int]] = set()
         seen = foreign = 0
-        async with self._reading() as (consumer, partitions):
+        async with self._reading() as (consumer, numbers):
+            partitions = [TopicPartition(self.name, number) for number in numbers(self.name)]
             starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
             total = sum(ends.values()) - sum(starts.values())
-            counts = {name: len(consumer.partitions_for_topic(name) or ()) for name in self._sources}
+            sources = {name: len(numbers(name)) for name in self._sources if numbers(name)}
             async for record in _read(consumer, starts, ends):
                 note = read_note(record)
                 if note is not None:
@@ -72,7 +74,6 @@ class LetterTopic:
                 seen += 1
                 progress(seen, total)
         still_open = sorted((each for each in letters.values() if each.place not in settled), key=_age)
-        sources = {name: count for name, count in counts.items() if count}
         return Survey(still_open, len(letters) - len(still_open), foreign, sources)
 
     async def fetch(self, letters: Collection[Letter]) -> AsyncIterator[tuple[Letter, Record]]:
@@ -91,14 +92,16 @@ class LetterTopic:
                         yield letter, record
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[tuple[AIOKafkaConsumer, list[TopicPartition]]]:
+    async def _reading(self) -> AsyncIterator[tuple[AIOKafkaConsumer, Callable[[str], list[int]]]]:
         consumer = self._make()
         try:
             await consumer.start()
-            numbers = consumer.partitions_for_topic(self.name)
-            if not numbers:
+            await asyncio.sleep(0)  # aiokafka's `stop` raises if its tasks have not begun
+            # The public `topics()` asks the same and keeps the names only.
+            known = await consumer._client.fetch_all_metadata()  # noqa: SLF001
+            if not known.partitions_for_topic(self.name):
                 raise _down(f"topic {self.name} does not exist: run `paperclip-memory topics`")
-            yield consumer, [TopicPartition(self.name, number) for number in sorted(numbers)]
+            yield consumer, lambda topic: sorted(known.partitions_for_topic(topic) or ())
         finally:
             await consumer.stop()
 

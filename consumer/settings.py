@@ -34,6 +34,7 @@ from consumer.settings_types import (
     Seconds,
     SecurityProtocol,
     Servers,
+    SharedSecret,
     Text,
     Upper,
     Url,
@@ -182,10 +183,29 @@ class Settings(BaseSettings):
     shutdown_timeout: Seconds = 25.0
     """Seconds from SIGTERM to the end; keep it under the supervisor's limit."""
 
+    tools_host: Text = "127.0.0.1"
+    """Where the tools listen for agents and for Paperclip; `0.0.0.0` in containers."""
+    tools_port: Port = 8765
+    """Port of the tools: MCP at `/mcp`, REST at `/v1`; 0: any free one (the log says which)."""
+    tools_url: Url | None = None
+    """Base URL under which Paperclip reaches the tools, for `connect`; unset: made of tools_host and tools_port."""
+    tools_allowed_hosts: Annotated[tuple[str, ...], NoDecode, Decoded] = ("localhost", "127.0.0.1", "[::1]")
+    """Host names, each with or without a port, under which the tools may be called; `*` allows any."""
+    tools_shared_secret: SharedSecret | None = None
+    """Secret of Paperclip's tool connection, at least 16 characters; unset: agents call with their own keys only."""
+    tools_identity_ttl: Seconds = 30.0
+    """Seconds for which Paperclip's word on an agent's key is kept; a revoked key works that much longer."""
+    tools_in_flight: InFlight = 32
+    """Requests that the tools have open at once to each of Hindsight and Paperclip."""
+    tools_runs_held: Annotated[int, Field(ge=1, le=1_000_000)] = 20_000
+    """Runs whose recalled memories the tools keep at hand; a run beyond is recalled live."""
+    tools_metrics_port: Port = 9465
+    """Port of the tools' `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free one (the log says which)."""
+
     worker_host: Text = "127.0.0.1"
-    """Where the worker serves `/metrics`, `/livez`, `/readyz`; `0.0.0.0` in containers."""
+    """Where every process serves `/metrics`, `/livez`, `/readyz`; `0.0.0.0` in containers."""
     worker_port: Port = 9464
-    """Port of these; 0: any free one (the log says which)."""
+    """The worker's port of these; 0: any free one (the log says which)."""
     log_format: Annotated[LogFormat, Lower] = LogFormat.JSON
     """`json`, or `console` for people."""
     log_level: Annotated[LogLevel, Lower] = LogLevel.INFO

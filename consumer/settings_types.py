@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BeforeValidator, Field, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringConstraints
 
 from consumer.http import base_url
 
@@ -119,6 +119,13 @@ def _upper(value: object) -> object:
     return value.strip().upper() if isinstance(value, str) else value
 
 
+def _shared_secret(value: SecretStr) -> SecretStr:
+    """It travels as a Bearer, and whoever guesses it speaks for every agent."""
+    if not re.fullmatch(r"[\x21-\x7e]{16,1024}", value.get_secret_value()):
+        raise ValueError("must be 16 to 1024 visible ASCII characters, without blanks")
+    return value
+
+
 def _backend(backend: HttpBackend) -> HttpBackend:
     if backend is HttpBackend.PYREQWEST and importlib.util.find_spec("pyreqwest") is None:
         raise ValueError("is not installed: pip install 'paperclip-memory[fast]'")
@@ -136,5 +143,6 @@ Decoded = BeforeValidator(_items)
 Lower = BeforeValidator(_lower)
 Upper = BeforeValidator(_upper)
 Bank = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_bank)]
+SharedSecret = Annotated[SecretStr, AfterValidator(_shared_secret)]
 Servers = Annotated[str, AfterValidator(_servers)]
 Backend = Annotated[HttpBackend, Lower, AfterValidator(_backend)]

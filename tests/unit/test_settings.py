@@ -254,8 +254,8 @@ def test_unknown_override() -> None:
 def test_secrets_are_never_shown(field: str) -> None:
     assert "hunter2" not in problems(**{field: ["hunter2"]})[0]
     tls = {"kafka_ssl_certfile": __file__, "kafka_ssl_keyfile": __file__}
-    settings = load_settings(**SASL | tls | {field: "hunter2"})
-    assert getattr(settings, field).get_secret_value() == "hunter2"
+    settings = load_settings(**SASL | tls | {field: "hunter2-hunter2-hunter2"})
+    assert getattr(settings, field).get_secret_value() == "hunter2-hunter2-hunter2"
     assert "hunter2" not in repr(settings) + str(settings.model_dump()) + settings.model_dump_json()
 
 
@@ -266,7 +266,17 @@ def test_secret_fields() -> None:
         "kafka_sasl_password",
         "kafka_oauth_client_secret",
         "kafka_ssl_password",
+        "tools_shared_secret",
     }
+
+
+@pytest.mark.parametrize(
+    "secret", ["too-short", "with blanks in it, so it is none", "läßt-sich-nicht-senden", "x" * 1025]
+)
+def test_the_shared_secret_fits_a_header_and_is_no_guess(secret: str) -> None:
+    (line,) = problems(tools_shared_secret=secret)
+    assert line.endswith(": must be 16 to 1024 visible ASCII characters, without blanks")
+    assert secret not in line
 
 
 def test_dynamic_false_needs_a_bank() -> None:

@@ -49,9 +49,11 @@ def consumer_options(settings: Settings) -> dict[str, Any]:
     return {**client_options(settings), "client_rack": settings.kafka_rack}
 
 
-def reader(settings: Settings) -> AIOKafkaConsumer:
-    """A consumer without a group, not started, for whoever reads a topic from its start."""
-    return AIOKafkaConsumer(**consumer_options(settings), enable_auto_commit=False, auto_offset_reset="earliest")
+def reader(settings: Settings, *topics: str) -> AIOKafkaConsumer:
+    """A consumer without a group, not started, that reads from the start: these topics, or what it will be assigned."""
+    return AIOKafkaConsumer(
+        *topics, **consumer_options(settings), enable_auto_commit=False, auto_offset_reset="earliest"
+    )
 
 
 def producer(settings: Settings) -> AIOKafkaProducer:

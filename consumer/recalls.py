@@ -3,10 +3,11 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
-from pydantic import ValidationError
+from aiokafka.errors import KafkaError
 
 from consumer.publisher import Publisher
 from schemas.codec import decode, encode
@@ -29,104 +30,151 @@ class TopicRecalls:
         await self._publisher.publish(self._topic, run_id.encode(), None)
 
 
+@dataclass(frozen=True, slots=True)
+class _Held:
+    recalled_at: float
+    size: int
+    record: RecallRecord
+
+
 class RecallMap:
-    """The recalled memories of recent runs, bounded by number and by age of `recalledAt`.
+    """The recalled memories of recent runs: bounded by number, by bytes and by age.
 
     Args:
-        limit: how many runs are held; the ones recalled first go first.
+        runs: how many runs are held at most; those that came first go first.
+        size: how many bytes their records may have together, as they stand on the topic.
         max_age: seconds after `recalledAt` for which a run is held.
         now: seconds since the epoch.
     """
 
-    def __init__(self, limit: int, max_age: float, now: Callable[[], float]) -> None:
-        self._limit = limit
+    def __init__(self, *, runs: int, size: int, max_age: float, now: Callable[[], float]) -> None:
+        self._runs = runs
+        self._room = size
         self._max_age = max_age
         self._now = now
-        self._records: OrderedDict[str, tuple[float, RecallRecord]] = OrderedDict()
+        self._held: OrderedDict[str, _Held] = OrderedDict()
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record of the topic; what cannot be read is passed over: nobody can be shown it."""
+        """Take one record of the topic; the last one of a run wins.
+
+        One that cannot be read ends the run as a tombstone does: what it was to replace is no longer true.
+        """
         if key is None:
             return
         run_id = key.decode("utf-8", "replace")
-        self._records.pop(run_id, None)
-        if value is None:
-            return
-        try:
-            record = RecallRecord.model_validate(decode(value))
-            recalled_at = datetime.fromisoformat(record.recalled_at)
-        except (ValueError, ValidationError):
-            return
-        if recalled_at.tzinfo is None:
-            recalled_at = recalled_at.replace(tzinfo=UTC)
-        if record.run_id != run_id:
-            return
-        self._records[run_id] = (recalled_at.timestamp(), record)
-        self._shed()
+        self._drop(run_id)
+        held = _read(run_id, value)
+        if held is not None and self._young(held):
+            self._held[run_id] = held
+            self._room -= held.size
+        self.shed()
 
-    def _shed(self) -> None:
-        oldest_allowed = self._now() - self._max_age
-        while self._records:
-            run_id, (recalled_at, _) = next(iter(self._records.items()))
-            if len(self._records) <= self._limit and recalled_at >= oldest_allowed:
+    def shed(self) -> None:
+        """Let go of what is too old or too much."""
+        while self._held:
+            run_id, oldest = next(iter(self._held.items()))
+            if len(self._held) <= self._runs and self._room >= 0 and self._young(oldest):
                 return
-            del self._records[run_id]
+            self._drop(run_id)
 
     def get(self, run_id: str) -> RecallRecord | None:
         """The record of a run; None if there is none, it has expired, or it ended."""
-        held = self._records.get(run_id)
-        if held is None or held[0] < self._now() - self._max_age:
-            return None
-        return held[1]
+        held = self._held.get(run_id)
+        return held.record if held is not None and self._young(held) else None
+
+    def clear(self) -> None:
+        """Forget all runs: the topic is read again from its start."""
+        for run_id in list(self._held):
+            self._drop(run_id)
 
     def __len__(self) -> int:
-        return len(self._records)
+        return len(self._held)
+
+    def _young(self, held: _Held) -> bool:
+        return held.recalled_at >= self._now() - self._max_age
+
+    def _drop(self, run_id: str) -> None:
+        held = self._held.pop(run_id, None)
+        if held is not None:
+            self._room += held.size
+
+
+def _read(run_id: str, value: bytes | None) -> _Held | None:
+    if value is None:
+        return None
+    try:
+        record = RecallRecord.model_validate(decode(value))
+        recalled_at = datetime.fromisoformat(record.recalled_at)
+    except ValueError:
+        return None
+    if recalled_at.tzinfo is None:
+        recalled_at = recalled_at.replace(tzinfo=UTC)
+    return _Held(recalled_at.timestamp(), len(value), record) if record.run_id == run_id else None
 
 
 class RecallReader:
     """Follows the whole recalls topic into a `RecallMap`, without a group: every instance reads everything.
 
+    Args:
+        make: makes a consumer that is subscribed to the topic, without a group, and starts at the earliest record.
+        warn: says something to the operator (event name and fields).
+        pause: seconds from a failure to the next try.
+
     Attributes:
         caught_up: set once the end offsets taken at the start are reached; until then a missing run means nothing.
     """
 
-    def __init__(self, make: Callable[[], AIOKafkaConsumer], topic: str, recalls: RecallMap) -> None:
+    def __init__(
+        self,
+        make: Callable[[], AIOKafkaConsumer],
+        recalls: RecallMap,
+        warn: Callable[..., None],
+        pause: float = 5.0,
+    ) -> None:
         self._make = make
-        self._topic = topic
         self._recalls = recalls
+        self._warn = warn
+        self._pause = pause
         self.caught_up = asyncio.Event()
 
-    async def run(self) -> None:
-        """Read until cancelled.
+    def get(self, run_id: str) -> RecallRecord | None:
+        """The record of a run; None, too, until the map has caught up: a run that ended might still stand there."""
+        return self._recalls.get(run_id) if self.caught_up.is_set() else None
 
-        Raises:
-            KafkaError: the topic cannot be read.
-        """
+    async def run(self) -> None:
+        """Read until cancelled. A topic that cannot be read is tried again, from its start: the map is empty then."""
+        while True:
+            try:
+                await self._read_all()
+            except (KafkaError, OSError) as error:
+                self.caught_up.clear()
+                self._recalls.clear()
+                reason = str(error) or type(error).__name__
+                self._warn("the recalls topic cannot be read: memories are asked for live", error=reason)
+            await asyncio.sleep(self._pause)
+
+    async def _read_all(self) -> None:
         consumer = self._make()
         try:
             await consumer.start()
-            partitions = await _partitions(consumer, self._topic)
-            consumer.assign(partitions)
-            await consumer.seek_to_beginning(*partitions)
-            ends = await consumer.end_offsets(partitions)
-            await self._follow(consumer, ends)
+            await self._follow(consumer)
         finally:
             await consumer.stop()
 
-    async def _follow(self, consumer: AIOKafkaConsumer, ends: dict[TopicPartition, int]) -> None:
-        behind = {tp for tp, end in ends.items() if end > 0}
+    async def _follow(self, consumer: AIOKafkaConsumer) -> None:
+        assigned: frozenset[TopicPartition] = frozenset()
+        ends: dict[TopicPartition, int] = {}
+        behind: set[TopicPartition] = set()
         while True:
-            if behind:
-                behind = {tp for tp in behind if await consumer.position(tp) < ends[tp]}
-            if not behind:
+            if (now_assigned := consumer.assignment()) != assigned:  # at the start, and when partitions were added
+                self.caught_up.clear()
+                assigned = now_assigned
+                ends = await consumer.end_offsets(assigned)
+                behind = {tp for tp, end in ends.items() if end > 0}
+            behind = {tp for tp in behind if await consumer.position(tp) < ends[tp]}
+            if assigned and not behind:
                 self.caught_up.set()
-            for messages in (await consumer.getmany(timeout_ms=500)).values():
-                for message in messages:
-                    self._recalls.apply(message.key, message.value)
-
-
-async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> list[TopicPartition]:
-    while not (numbers := consumer.partitions_for_topic(topic)):
-        await consumer._client.force_metadata_update()  # noqa: SLF001 - a topic that is not there yet will be
-        await asyncio.sleep(1)
-    return [TopicPartition(topic, number) for number in numbers]
+            for records in (await consumer.getmany(timeout_ms=500, max_records=500)).values():
+                for record in records:
+                    self._recalls.apply(record.key, record.value)
+            self._recalls.shed()

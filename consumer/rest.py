@@ -33,12 +33,21 @@ class Rest:
         self._send = send
         self._base = base
         self._timeout = timeout
+        self._user_agent = user_agent
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         if key:
             if not (key.isascii() and key.isprintable()):
                 raise ValueError(f"the API key of {upstream} holds characters that no HTTP header can carry")
             self._headers["Authorization"] = f"Bearer {key}"
         self._json_headers = self._headers | {"Content-Type": "application/json"}
+
+    def under(self, key: str) -> "Rest":
+        """The same API, under another key.
+
+        Raises:
+            ValueError: the key holds what no header can carry.
+        """
+        return Rest(self._send, self._base, self.upstream, key=key, user_agent=self._user_agent, timeout=self._timeout)
 
     async def call(
         self,

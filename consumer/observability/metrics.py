@@ -12,6 +12,7 @@ from enum import StrEnum
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.outcomes import SkipReason
 from consumer.stream.signals import BreakerReason, CommitResult, Ending, ParkReason, RebalanceKind
+from consumer.tools.answers import Tool, ToolOutcome
 
 PREFIX = "paperclip_memory_"
 
@@ -126,6 +127,14 @@ LAST_COMMIT = Metric(
 OLDEST_UNCOMMITTED = Metric(
     "oldest_uncommitted_seconds", Kind.GAUGE, "Age of the oldest delivered record that is not committed.", ("lane",)
 )
+TOOL_CALLS = Metric("tool_calls_total", Kind.COUNTER, "Calls of the tools, by how they ended.", ("tool", "outcome"))
+TOOL_CALL_DURATION = Metric(
+    "tool_call_duration_seconds",
+    Kind.HISTOGRAM,
+    "How long a call of a tool took, with the proof of who calls.",
+    ("tool", "outcome"),
+    _DURATIONS,
+)
 BUILD_INFO = Metric("build_info", Kind.GAUGE, "1, with the version that runs.", ("version",))
 
 METRICS = (
@@ -149,6 +158,8 @@ METRICS = (
     LAST_POLL,
     LAST_COMMIT,
     OLDEST_UNCOMMITTED,
+    TOOL_CALLS,
+    TOOL_CALL_DURATION,
     BUILD_INFO,
 )
 
@@ -169,6 +180,9 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
     ("*", "topic"): ("the lanes' topics",),
     (REBALANCES.name, "kind"): tuple(RebalanceKind),
     (COMMITS.name, "result"): tuple(CommitResult),
+    ("*", "tool"): tuple(Tool),
+    (TOOL_CALLS.name, "outcome"): tuple(ToolOutcome),
+    (TOOL_CALL_DURATION.name, "outcome"): tuple(ToolOutcome),
     ("*", "version"): ("of paperclip-memory",),
 }
 
@@ -178,7 +192,7 @@ def metrics_table() -> str:
     lines = [
         "# Metrics",
         "",
-        "Made from `consumer/observability/metrics.py`. The worker serves them at `/metrics`, beside the process's own",
+        "Made from `consumer/observability/metrics.py`. A process serves at `/metrics` those that it has, and its own",
         "(`process_…`). Counters stand at zero from the start; all times are seconds.",
         "",
         "| name | type | what it says | labels |",

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
@@ -70,6 +71,16 @@ class PaperclipClient:
     ) -> None:
         self._rest = Rest(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
         self._probe_timeout = probe_timeout
+
+    def under(self, key: str) -> "PaperclipClient":
+        """Paperclip as the owner of another key sees it.
+
+        Raises:
+            ValueError: the key holds what no header can carry.
+        """
+        other = copy(self)
+        other._rest = self._rest.under(key)  # noqa: SLF001 - one of us
+        return other
 
     async def run(self, run_id: str) -> Run | None:
         """A run; None if this key is shown none of this id."""

@@ -34,7 +34,7 @@ def test_names_follow_the_rules_of_promtool(metric: Metric) -> None:
 def test_no_label_is_open(metric: Metric) -> None:
     assert set(metric.labels) <= {
         *("handler", "outcome", "reason", "upstream", "operation", "result"),
-        *("lane", "topic", "kind", "version"),
+        *("lane", "topic", "kind", "tool", "version"),
     }
 
 

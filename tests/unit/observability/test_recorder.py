@@ -8,6 +8,7 @@ from consumer.http import Broken, Reply, Request, SendError, TimedOut, Unreachab
 from consumer.observability.lanes import LaneGauges
 from consumer.observability.metrics import METRICS, Result
 from consumer.observability.recorder import Metrics, result_of
+from consumer.observability.tool_calls import ToolCalls
 from consumer.stream.signals import (
     BreakerMoved,
     BreakerReason,
@@ -51,6 +52,7 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str
 
 def test_every_counter_stands_at_zero_from_the_start(registry: CollectorRegistry, metrics: Metrics) -> None:
     registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0})]))
+    ToolCalls(registry)
     before = samples(registry)
     present = {name for name, _ in before}
     for metric in METRICS:

@@ -1,0 +1,161 @@
+"""Wiring of the tools: `paperclip-memory tools`."""
+
+import asyncio
+import os
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from functools import partial
+
+import structlog
+
+from consumer.app import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    VERSION,
+    Process,
+    open_clients,
+    probe_at_start,
+    secret,
+    start_process,
+)
+from consumer.errors import SettingsError
+from consumer.kafka import reader
+from consumer.observability.health import Health, liveness
+from consumer.observability.health import Limits as HealthLimits
+from consumer.observability.lanes import Pulse
+from consumer.observability.server import serving as serving_metrics
+from consumer.observability.tool_calls import ToolCalls
+from consumer.observability.watchdog import Watchdog, thread_stack
+from consumer.paperclip.client import PaperclipClient
+from consumer.recalls import RecallMap, RecallReader
+from consumer.settings import Settings
+from consumer.settings_checks import label
+from consumer.tools.callers import Callers
+from consumer.tools.desk import Desk
+from consumer.tools.identity import Agent
+from consumer.tools.server import listening, serving, tools_app
+from consumer.tools.service import Memories
+
+RECALLS_AGE = 48 * 3600.0
+"""Seconds: what the recalls topic keeps."""
+RECALLS_SIZE = 128 * 1024 * 1024
+"""Bytes of recalled memories, as they stand on the topic, that are held at once."""
+
+
+def check_settings(settings: Settings) -> None:
+    """Raise `SettingsError` if nobody could prove who it is."""
+    if settings.paperclip_api_url is None and settings.tools_shared_secret is None:
+        problem = "is not set: the tools need it to check agents' keys, or tools_shared_secret for Paperclip's gateway"
+        raise SettingsError([f"{label('paperclip_api_url')} {problem}"])
+
+
+@asynccontextmanager
+async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
+    """Serve the tools until the block ends. Gives the server's task: it ends by itself only if something is wrong.
+
+    Raises:
+        SettingsError: nobody can listen there, or nobody could prove who it is.
+    """
+    settings = process.settings
+    check_settings(settings)
+    async with AsyncExitStack() as stack:
+        bound = stack.enter_context(listening(settings.tools_host, settings.tools_port))
+        opened = open_clients(settings, settings.tools_in_flight, process.metrics.measured)
+        hindsight, paperclip = await stack.enter_async_context(opened)
+        recalls = RecallMap(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
+        known = RecallReader(partial(reader, settings, settings.topic_recalls), recalls, process.warn)
+        memories = Memories(settings.rules(), hindsight, known.get, partial(_lookups, paperclip))
+        as_caller = None if paperclip is None else paperclip.under
+        callers = Callers(secret(settings.tools_shared_secret), as_caller, settings.tools_identity_ttl)
+        desk = Desk(memories, callers, ToolCalls(process.registry).observe, process.warn)
+        app = tools_app(desk, version=VERSION, allowed_hosts=settings.tools_allowed_hosts)
+        following = asyncio.create_task(known.run(), name="recalls")
+        stack.push_async_callback(_cancel, following)
+        server = await stack.enter_async_context(serving(app, bound, settings.shutdown_timeout * 0.8))
+        url = f"http://{settings.tools_host}:{bound.getsockname()[1]}"
+        structlog.get_logger().info("tools are served", mcp=f"{url}/mcp", rest=f"{url}/v1")
+        yield server
+
+
+async def run_tools(settings: Settings, *, strict: bool) -> int:
+    """Serve the tools until SIGTERM or SIGINT; a second one ends the process at once.
+
+    Args:
+        strict: end with 1 when a probe fails at the start.
+
+    Returns:
+        the exit code.
+    """
+    check_settings(settings)
+    process = start_process(settings, ())
+    open_for_calls = threading.Event()
+    with observed(process, open_for_calls.is_set):
+        if not await probe_at_start(process) and strict:
+            return EXIT_FAILED
+        async with open_tools(process) as server:
+            open_for_calls.set()
+            await _told(server)
+            open_for_calls.clear()
+            structlog.get_logger().info("stopping", within_seconds=settings.shutdown_timeout)
+            # Whatever hangs, even outside the event loop: the supervisor's SIGKILL must not be needed.
+            last_resort = threading.Timer(settings.shutdown_timeout, os._exit, (EXIT_INTERRUPTED,))
+            last_resort.daemon = True
+            last_resort.start()
+        await server  # raises what it failed with
+    return 0
+
+
+@contextmanager
+def observed(process: Process, open_for_calls: Callable[[], bool]) -> Iterator[None]:
+    """Serve metrics and health of this process, and watch that its event loop runs."""
+    settings = process.settings
+    pulse = Pulse(list)
+    live = liveness(pulse, HealthLimits())
+    main_thread = threading.get_ident()
+
+    def ready() -> Health:
+        ok = open_for_calls()
+        return Health(ok=ok, reason="takes calls" if ok else "takes no calls")
+
+    def tell(reason: str, seconds: float, where: str) -> None:
+        structlog.get_logger().error("no progress: ending the process", reason=reason, seconds=seconds, stack=where)
+
+    with ExitStack() as within:
+        host, port = settings.worker_host, settings.tools_metrics_port
+        bound = within.enter_context(
+            serving_metrics(host, port, registry=process.registry, live=live, ready=ready, setting="tools_metrics_port")
+        )
+        structlog.get_logger().info("serving", metrics=f"http://{host}:{bound}/metrics")
+        beating = asyncio.create_task(pulse.run(), name="pulse")
+        within.callback(beating.cancel)
+        within.enter_context(Watchdog(live, lambda: thread_stack(main_thread), tell).watching())
+        yield
+
+
+async def _told(server: "asyncio.Task[None]") -> None:
+    """Wait for a signal, or until the server has ended."""
+    told = asyncio.Event()
+
+    def tell() -> None:
+        if told.is_set():
+            os._exit(EXIT_INTERRUPTED)
+        told.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        asyncio.get_running_loop().add_signal_handler(number, tell)
+    waiting = asyncio.create_task(told.wait())
+    await asyncio.wait([server, waiting], return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+
+
+async def _cancel(task: "asyncio.Task[None]") -> None:
+    task.cancel()
+    await asyncio.wait([task])
+
+
+def _lookups(paperclip: PaperclipClient | None, agent: Agent) -> PaperclipClient | None:
+    """Paperclip as the agent itself sees it; as we do for one that the gateway speaks for."""
+    return paperclip.under(agent.bearer) if paperclip is not None and agent.bearer is not None else paperclip

@@ -30,7 +30,8 @@ DEADLINE = 120.0  # seconds for the worker, and then for Hindsight, to be done w
 
 def main() -> int:
     """Run the demo; the exit code: 0, 1 when a step failed, 130 when it was interrupted."""
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # ends us as Ctrl-C does: with all that we started
+    for number in (signal.SIGINT, signal.SIGTERM):  # SIGTERM as Ctrl-C; and SIGINT too where a script's `&` ignores it
+        signal.signal(number, signal.default_int_handler)
     screen = Screen()
     logs = Path(tempfile.mkdtemp(prefix="paperclip-memory-demo-"))
     started = time.monotonic()

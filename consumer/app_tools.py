@@ -1,4 +1,4 @@
-"""Wiring of the tools: `paperclip-memory tools`."""
+"""Wiring of the tools: `paperclip-memory tools` and `paperclip-memory connect`."""
 
 import asyncio
 import os
@@ -14,6 +14,7 @@ import structlog
 from consumer.app import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
+    USER_AGENT,
     VERSION,
     Process,
     open_clients,
@@ -21,19 +22,24 @@ from consumer.app import (
     secret,
     start_process,
 )
-from consumer.errors import SettingsError
+from consumer.errors import HandlingError, SettingsError, Upstream
 from consumer.kafka import reader
 from consumer.observability.health import Health, liveness
 from consumer.observability.health import Limits as HealthLimits
 from consumer.observability.lanes import Pulse
+from consumer.observability.logs import configure_logging
 from consumer.observability.server import serving as serving_metrics
 from consumer.observability.tool_calls import ToolCalls
 from consumer.observability.watchdog import Watchdog, thread_stack
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallMap, RecallReader
+from consumer.rest import Rest
+from consumer.senders import open_sender
 from consumer.settings import Settings
 from consumer.settings_checks import label
+from consumer.settings_types import LogFormat, LogLevel
 from consumer.tools.callers import Callers
+from consumer.tools.connect import Connect, Wanted
 from consumer.tools.desk import Desk
 from consumer.tools.identity import Agent
 from consumer.tools.server import listening, serving, tools_app
@@ -133,6 +139,35 @@ def observed(process: Process, open_for_calls: Callable[[], bool]) -> Iterator[N
         within.callback(beating.cancel)
         within.enter_context(Watchdog(live, lambda: thread_stack(main_thread), tell).watching())
         yield
+
+
+async def connect(settings: Settings, company: str, *, dry_run: bool) -> int:
+    """Register the tools in Paperclip for a company, and print what was done; the exit code.
+
+    Raises:
+        SettingsError: what `connect` needs is not set.
+    """
+    shared = secret(settings.tools_shared_secret)
+    needed = {"paperclip_api_url": settings.paperclip_api_url, "tools_shared_secret": shared}
+    if missing := [f"{label(name)} is not set: connect needs it" for name, value in needed.items() if value is None]:
+        raise SettingsError(missing)
+    configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
+    url = settings.tools_url or f"http://{settings.tools_host}:{settings.tools_port}"
+    async with open_sender(settings.http_backend, 1) as send:
+        paperclip = Rest(
+            send,
+            str(settings.paperclip_api_url),
+            Upstream.PAPERCLIP,
+            key=secret(settings.paperclip_api_key),
+            user_agent=USER_AGENT,
+            timeout=settings.http_timeout,
+        )
+        try:
+            done = await Connect(paperclip, Wanted(company, url, str(shared)), print, dry_run=dry_run).run()
+        except HandlingError as error:
+            print(f"✗ {error}")  # noqa: T201 - this is what the command is for
+            return EXIT_FAILED
+    return 0 if done else EXIT_FAILED
 
 
 async def _told(server: "asyncio.Task[None]") -> None:

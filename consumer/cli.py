@@ -6,6 +6,7 @@ import time
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
+from uuid import UUID
 
 import typer
 
@@ -124,6 +125,25 @@ def redrive(
     wanted = Filter(reason or (), event_type or (), since, until)
     run = app_letters.redrive_letters(load_settings(), wanted, limit, dry_run=dry_run, force=force, as_json=as_json)
     _exit(asyncio.run(run))
+
+
+@app.command(epilog=_settings_epilog(needed="the TOOLS_* ones count here"))
+def tools(strict: Strict = False) -> None:
+    """Serve hindsight_recall and hindsight_retain to agents, over MCP and REST."""
+    from consumer import app_tools as wiring  # noqa: PLC0415
+
+    _exit(asyncio.run(wiring.run_tools(load_settings(), strict=strict)))
+
+
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_API_URL and TOOLS_SHARED_SECRET are required here"))
+def connect(
+    company: Annotated[UUID, typer.Option(help="The company's id in Paperclip.", metavar="ID")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+) -> None:
+    """Register the tools in Paperclip, so that its gateway gives them to the company's agents. Again is harmless."""
+    from consumer import app_tools as wiring  # noqa: PLC0415
+
+    _exit(asyncio.run(wiring.connect(load_settings(), str(company), dry_run=dry_run)))
 
 
 @app.command()

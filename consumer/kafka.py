@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka.errors import KafkaError
 
 from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
-from consumer.kafka_oauth import ClientCredentials
+from consumer.kafka_oauth import NONE_TO_BE_HAD, ClientCredentials
 from consumer.settings import Settings
 from consumer.settings_checks import label
 from consumer.settings_types import SaslMechanism
@@ -84,7 +84,10 @@ def reaching_kafka(settings: Settings) -> Iterator[None]:
     try:
         yield
     except (KafkaError, OSError, TimeoutError) as error:
-        message = f"Kafka at {settings.kafka_bootstrap_servers}: {reason.text or str(error) or type(error).__name__}"
+        why = reason.text or str(error) or type(error).__name__
+        if settings.kafka_sasl_mechanism is SaslMechanism.OAUTHBEARER and NONE_TO_BE_HAD not in why:
+            why += ". If the broker refuses our token, only its own log says so"  # aiokafka drops its answer
+        message = f"Kafka at {settings.kafka_bootstrap_servers}: {why}"
         raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
     finally:
         log.removeHandler(reason)

@@ -20,6 +20,8 @@ from consumer.settings import Settings
 
 OpenSend = Callable[[], AbstractAsyncContextManager[Send]]
 
+NONE_TO_BE_HAD = "no token"
+"""How an error begins that says why there is none."""
 _LIFETIME = 300.0  # seconds, when the server does not say
 _SHARE = 0.8  # of a lifetime, after which a token is too old for a new connection
 
@@ -93,12 +95,12 @@ class ClientCredentials(AbstractTokenProvider):
                 reply = await send(self._request)
         except SendError as error:
             raise KafkaConnectionError(
-                f"no token from {self._request.url}: {str(error) or type(error).__name__}"
+                f"{NONE_TO_BE_HAD} from {self._request.url}: {str(error) or type(error).__name__}"
             ) from error
         try:
             return _token(reply)
         except ValueError as error:
-            raise KafkaConnectionError(f"no token from {self._request.url}: {error}") from None
+            raise KafkaConnectionError(f"{NONE_TO_BE_HAD} from {self._request.url}: {error}") from None
 
 
 def _token(reply: Reply) -> tuple[str, float]:

@@ -4,6 +4,8 @@ import shutil
 import subprocess
 import uuid
 from base64 import urlsafe_b64encode
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
 
@@ -67,21 +69,42 @@ def install() -> Path:
         return path
 
 
-class JvmKafka:
-    """A one-node Apache Kafka; it keeps its port and its data from `start` to `start`.
+@dataclass(frozen=True, slots=True)
+class Listener:
+    """One more listener of a broker.
 
     Attributes:
-        bootstrap_servers: where clients connect.
+        name: in capitals; unlike the others' and PLAINTEXT.
+        protocol: SSL, SASL_SSL or SASL_PLAINTEXT.
+        config: Kafka's properties of this listener, without the prefix `listener.name.…`.
+    """
+
+    name: str
+    protocol: str
+    config: Mapping[str, str]
+
+
+class JvmKafka:
+    """A one-node Apache Kafka; it keeps its ports and its data from `start` to `start`.
+
+    Args:
+        listeners: listeners besides the one of `bootstrap_servers`, which asks for nothing.
+        scram: credentials of users, as `kafka-storage format --add-scram` takes them.
+
+    Attributes:
+        bootstrap_servers: where clients connect; `servers_of`: where they find the other listeners, by name.
     """
 
     name = f"Apache Kafka {VERSION} (JVM)"
 
-    def __init__(self, logs: Path) -> None:
+    def __init__(self, logs: Path, listeners: Sequence[Listener] = (), scram: Sequence[str] = ()) -> None:
         port, controller = free_port(), free_port()
         self.bootstrap_servers = f"127.0.0.1:{port}"
+        self.servers_of = {listener.name: f"127.0.0.1:{free_port()}" for listener in listeners}
+        self._scram = [option for credential in scram for option in ("--add-scram", credential)]
         self._home = new_home("kafka", None)
         self._config = self._home / "server.properties"
-        self._config.write_text(_properties(port, controller, self._home / "data"))
+        self._config.write_text(_properties(port, controller, self._home / "data", listeners, self.servers_of))
         (self._home / "log4j2.yaml").write_text(LOGGING)
         self._log = logs / f"{self._home.name}.log"
         self._java = ["java", *JVM, f"-Dlog4j2.configurationFile={self._home}/log4j2.yaml", "-cp", f"{install()}/*"]
@@ -100,7 +123,7 @@ class JvmKafka:
         if not (self._home / "data").exists():
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = [*self._java, "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
-            _run("formatting Kafka's storage", [*tool, "-c", str(self._config)], self._log)
+            _run("formatting Kafka's storage", [*tool, *self._scram, "-c", str(self._config)], self._log)
         self.server.start()
 
     def stop(self) -> None:
@@ -139,15 +162,18 @@ def _run(step: str, command: list[str], log: Path) -> None:
         raise ServerError(step, f"exit code {done.returncode}", command=command, log=log)
 
 
-def _properties(port: int, controller: int, data: Path) -> str:
+def _properties(port: int, controller: int, data: Path, more: Sequence[Listener], servers: Mapping[str, str]) -> str:
+    where = [f"PLAINTEXT://127.0.0.1:{port}", *(f"{each.name}://{servers[each.name]}" for each in more)]
+    protocols = ["PLAINTEXT:PLAINTEXT", "CONTROLLER:PLAINTEXT", *(f"{each.name}:{each.protocol}" for each in more)]
+    own = {f"listener.name.{each.name.lower()}.{key}": value for each in more for key, value in each.config.items()}
     properties = {
         "process.roles": "broker,controller",
         "node.id": "1",
         "controller.quorum.bootstrap.servers": f"127.0.0.1:{controller}",
-        "listeners": f"PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller}",
-        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{port}",
+        "listeners": ",".join([*where, f"CONTROLLER://127.0.0.1:{controller}"]),
+        "advertised.listeners": ",".join(where),
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT",
+        "listener.security.protocol.map": ",".join(protocols),
         "log.dirs": str(data),
         "offsets.topic.replication.factor": "1",
         "offsets.topic.num.partitions": "4",
@@ -161,5 +187,6 @@ def _properties(port: int, controller: int, data: Path) -> str:
         "broker.heartbeat.interval.ms": "500",
         "auto.create.topics.enable": "false",
         "log.segment.bytes": str(64 * 1024 * 1024),
+        **own,
     }
     return "".join(f"{name}={value}\n" for name, value in properties.items())

@@ -1,6 +1,7 @@
 """A real Hindsight without keys: a canned language model or none, hashed words as embeddings, its own PostgreSQL."""
 
 import os
+import shutil
 import signal
 import sys
 from contextlib import suppress
@@ -55,7 +56,7 @@ class Hindsight:
             log=logs / f"{name}-embedder.log",
         )
         env = {
-            "PATH": os.defpath,
+            "PATH": _path(self._home),
             "LANG": "C.UTF-8",
             "HOME": str(self._home),
             "PYTHONPYCACHEPREFIX": str(owned_dir("bytecode", account)),
@@ -121,3 +122,13 @@ class Hindsight:
                 os.kill(pid, number)
                 if wait_until(lambda: not alive(pid), 10):
                     return
+
+
+def _path(home: Path) -> str:
+    """A PATH that has `ps`, with which pg0 looks whether its PostgreSQL runs, and which small images lack."""
+    if shutil.which("ps", path=os.defpath):
+        return os.defpath
+    script = home / "ps"
+    script.write_text('#!/bin/sh\n# ps -p PID -o comm=\nexec cat "/proc/$2/comm"\n')
+    script.chmod(0o755)
+    return os.pathsep.join([str(home), os.defpath])

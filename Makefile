@@ -28,7 +28,7 @@ demo: $(STAMP) ## show the whole path on this machine: needs no Docker, no JVM, 
 
 test: $(STAMP) ## unit, contract and integration tests, with the coverage gate
 	@echo "test: unit, contract and integration tests"
-	@$(BIN)/pytest tests --ignore=tests/e2e --cov --cov-report=
+	@$(BIN)/pytest tests/unit tests/contract tests/integration --cov --cov-report=
 	@echo "test: lines and branches of memory, stream and handlers must be covered whole"
 	@$(BIN)/coverage report --include='consumer/memory/*,consumer/stream/*,consumer/handlers/*' --fail-under=100
 

@@ -5,7 +5,7 @@ import os
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -78,8 +78,10 @@ class Process:
     warn: Callable[..., None]
 
 
-def start_process(settings: Settings, lanes: Sequence[str]) -> Process:
-    """Logging and metrics of a process that runs these lanes."""
+def start_process(
+    settings: Settings, lanes: Sequence[str], paperclip_operations: Iterable[str] = PaperclipOperation
+) -> Process:
+    """Logging and metrics of a process that runs these lanes, and asks these operations of Paperclip."""
     configure_logging(settings.log_format, settings.log_level)
     log = structlog.get_logger()
     registry = CollectorRegistry()
@@ -87,7 +89,7 @@ def start_process(settings: Settings, lanes: Sequence[str]) -> Process:
         registry,
         version=VERSION,
         lanes=lanes,
-        operations={Upstream.HINDSIGHT: HindsightOperation, Upstream.PAPERCLIP: PaperclipOperation},
+        operations={Upstream.HINDSIGHT: HindsightOperation, Upstream.PAPERCLIP: paperclip_operations},
     )
     return Process(settings, registry, metrics, fan_out(metrics.notify, log_signals(log)), warn_once(log))
 

@@ -154,6 +154,14 @@ def settings() -> None:
 
 @app.command()
 def schemas(
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL is required; the RELAY_* ones count"))
+def relay(strict: Strict = False) -> None:
+    """Follow Paperclip, and publish its runs and comments to Kafka."""
+    from consumer import app_relay as wiring  # noqa: PLC0415
+
+    _exit(asyncio.run(wiring.run_relay(load_settings(), strict=strict)))
+
+
     directory: Annotated[
         Path, typer.Argument(help="Where to write; the repository's own is `schemas`.", file_okay=False)
     ] = Path("schemas"),

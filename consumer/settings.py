@@ -35,6 +35,7 @@ from consumer.settings_types import (
     SecurityProtocol,
     Servers,
     SharedSecret,
+    Start,
     Text,
     Upper,
     Url,
@@ -201,6 +202,32 @@ class Settings(BaseSettings):
     """Runs whose recalled memories the tools keep at hand; a run beyond is recalled live."""
     tools_metrics_port: Port = 9465
     """Port of the tools' `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free one (the log says which)."""
+
+    relay_companies: Annotated[tuple[Uuid, ...], NoDecode, Decoded] | None = None
+    """UUIDs of the companies that the relay follows; unset or empty: all that the key can see."""
+    relay_start: Start = "now"
+    """Where the relay begins when it is first started: `now`, `beginning`, or a time; later it goes on where it was."""
+    relay_poll_interval: Seconds = 1.2
+    """Seconds between two looks at a company while Paperclip's WebSocket does not say when to look."""
+    relay_sweep_interval: Seconds = 10.0
+    """Seconds between two looks for comments that Paperclip announces nowhere."""
+    relay_websocket: bool = True
+    """Whether Paperclip's WebSocket is used, to look at once; without it looks are less prompt, and nothing is lost."""
+    relay_enrich: bool = True
+    """Put the comment, its issue and the run into fresh events; false leaves the fetching to workers."""
+    relay_in_flight: InFlight = 8
+    """Requests that the relay has open at once to Paperclip."""
+    relay_metrics_port: Port = 9466
+    """Port of the relay's `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free one (the log says which)."""
+
+    exporter_interval: Seconds = 15.0
+    """Seconds between two looks of the exporter at Kafka, and at Hindsight."""
+    exporter_max_age: Seconds = 180.0
+    """Seconds for which the exporter shows what it saw last; then nothing, rather than what may be true no longer."""
+    exporter_banks: Annotated[int, Field(ge=1, le=10_000)] = 50
+    """Banks, the last written to first, that the exporter looks into while Hindsight's queue is not empty."""
+    exporter_port: Port = 9467
+    """The exporter's port of `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free one (the log says which)."""
 
     worker_host: Text = "127.0.0.1"
     """Where every process serves `/metrics`, `/livez`, `/readyz`; `0.0.0.0` in containers."""

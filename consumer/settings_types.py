@@ -3,6 +3,7 @@
 import importlib.util
 import json
 import re
+from datetime import datetime
 from enum import StrEnum
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -126,6 +127,17 @@ def _shared_secret(value: SecretStr) -> SecretStr:
     return value
 
 
+def _start(value: str) -> str:
+    word = value.strip().lower()
+    if word in ("now", "beginning"):
+        return word
+    try:
+        time = datetime.fromisoformat(value.strip())
+    except ValueError:
+        raise ValueError("must be now, beginning, or a time like 2026-11-30T10:00:00Z") from None
+    return time.isoformat()
+
+
 def _backend(backend: HttpBackend) -> HttpBackend:
     if backend is HttpBackend.PYREQWEST and importlib.util.find_spec("pyreqwest") is None:
         raise ValueError("is not installed: pip install 'paperclip-memory[fast]'")
@@ -145,4 +157,5 @@ Upper = BeforeValidator(_upper)
 Bank = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_bank)]
 SharedSecret = Annotated[SecretStr, AfterValidator(_shared_secret)]
 Servers = Annotated[str, AfterValidator(_servers)]
+Start = Annotated[str, AfterValidator(_start)]
 Backend = Annotated[HttpBackend, Lower, AfterValidator(_backend)]

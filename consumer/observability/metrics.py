@@ -12,6 +12,7 @@ from enum import StrEnum
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.outcomes import SkipReason
 from consumer.stream.signals import BreakerReason, CommitResult, Ending, ParkReason, RebalanceKind
+from consumer.relay.signals import RelayState
 from consumer.tools.answers import Tool, ToolOutcome
 
 PREFIX = "paperclip_memory_"
@@ -136,6 +137,58 @@ TOOL_CALL_DURATION = Metric(
     _DURATIONS,
 )
 BUILD_INFO = Metric("build_info", Kind.GAUGE, "1, with the version that runs.", ("version",))
+RELAY_PUBLISHED = Metric(
+    "relay_published_total", Kind.COUNTER, "Events of Paperclip that Kafka has acknowledged.", ("topic",)
+)
+RELAY_LAG = Metric(
+    "relay_lag_seconds",
+    Kind.GAUGE,
+    "How long ago all that Paperclip had for the topic was read last, of the company where that is longest.",
+    ("topic",),
+)
+RELAY_COMPANIES = Metric(
+    "relay_companies", Kind.GAUGE, "Companies that the relay follows, by how that goes at its worst.", ("state",)
+)
+_PLACE = ("group", "topic", "partition")
+GROUP_LAG = Metric("group_lag_records", Kind.GAUGE, "Records that the group has not committed.", _PLACE)
+GROUP_LAG_SECONDS = Metric(
+    "group_lag_seconds", Kind.GAUGE, "Age of the first record that the group has not committed; 0 for none.", _PLACE
+)
+GROUP_COMMITTED = Metric("group_committed_offset", Kind.GAUGE, "Offset that the group has committed.", _PLACE)
+LOG_END = Metric("log_end_offset", Kind.GAUGE, "Offset of the next record to come.", ("topic", "partition"))
+GROUP_WITHOUT_COMMIT = Metric(
+    "group_partitions_without_commit", Kind.GAUGE, "Partitions without any commit of the group.", ("group", "topic")
+)
+GROUP_MEMBERS = Metric("group_members", Kind.GAUGE, "Members of the group.", ("group",))
+GROUP_STATE = Metric("group_state", Kind.GAUGE, "1 for the state that the group is in, else 0.", ("group", "state"))
+DEAD_LETTER_DEPTH = Metric(
+    "dead_letter_depth_records", Kind.GAUGE, "Records in the topic, with the notes of what was sent back.", ("topic",)
+)
+QUEUE_DEPTH = Metric(
+    "hindsight_queue_depth", Kind.GAUGE, "Operations that are not over, or failed.", ("operation_type", "status")
+)
+CONSOLIDATION_BACKLOG = Metric(
+    "hindsight_consolidation_backlog", Kind.GAUGE, "Memories that wait for consolidation by Hindsight."
+)
+CONSOLIDATION_FAILED = Metric(
+    "hindsight_consolidation_failed", Kind.GAUGE, "Memories whose consolidation by Hindsight failed for good."
+)
+OLDEST_PENDING = Metric(
+    "hindsight_oldest_pending_seconds", Kind.GAUGE, "Age of the oldest operation that is not over; 0 for none."
+)
+BANKS_KNOWN = Metric("hindsight_banks_known", Kind.GAUGE, "Banks that Hindsight holds.")
+BANKS_OBSERVED = Metric(
+    "hindsight_banks_observed", Kind.GAUGE, "Banks that the exporter looks into while the queue is not empty."
+)
+SNAPSHOT = Metric(
+    "snapshot_timestamp_seconds", Kind.GAUGE, "When the source last answered, Unix time; 0 for never.", ("source",)
+)
+COLLECT_SUCCESS = Metric(
+    "collect_success", Kind.GAUGE, "1 if the source answered when it was last asked, else 0.", ("source",)
+)
+COLLECT_DURATION = Metric(
+    "collect_duration_seconds", Kind.GAUGE, "How long it took to ask the source last.", ("source",)
+)
 
 METRICS = (
     EVENTS,
@@ -161,6 +214,26 @@ METRICS = (
     TOOL_CALLS,
     TOOL_CALL_DURATION,
     BUILD_INFO,
+    RELAY_PUBLISHED,
+    RELAY_LAG,
+    RELAY_COMPANIES,
+    GROUP_LAG,
+    GROUP_LAG_SECONDS,
+    GROUP_COMMITTED,
+    LOG_END,
+    GROUP_WITHOUT_COMMIT,
+    GROUP_MEMBERS,
+    GROUP_STATE,
+    DEAD_LETTER_DEPTH,
+    QUEUE_DEPTH,
+    CONSOLIDATION_BACKLOG,
+    CONSOLIDATION_FAILED,
+    OLDEST_PENDING,
+    BANKS_KNOWN,
+    BANKS_OBSERVED,
+    SNAPSHOT,
+    COLLECT_SUCCESS,
+    COLLECT_DURATION,
 )
 
 _VALUES: dict[tuple[str, str], Sequence[str]] = {
@@ -184,6 +257,16 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
     (TOOL_CALLS.name, "outcome"): tuple(ToolOutcome),
     (TOOL_CALL_DURATION.name, "outcome"): tuple(ToolOutcome),
     ("*", "version"): ("of paperclip-memory",),
+    (RELAY_PUBLISHED.name, "topic"): ("of runs and of comments",),
+    (RELAY_LAG.name, "topic"): ("of runs and of comments",),
+    (RELAY_COMPANIES.name, "state"): tuple(RelayState),
+    ("*", "group"): ("the lanes' groups",),
+    ("*", "partition"): ("numbers",),
+    (DEAD_LETTER_DEPTH.name, "topic"): ("of the dead letters",),
+    (GROUP_STATE.name, "state"): tuple(GroupState),
+    ("*", "operation_type"): tuple(OperationType),
+    ("*", "status"): tuple(OperationStatus),
+    ("*", "source"): tuple(Source),
 }
 
 

@@ -1,0 +1,155 @@
+"""Follows what happens to a company's comments: the audit feed first, then the issues that changed.
+
+The audit feed tells who did what, deletions too, but not of every comment, and only to keys that may read it. The sweep
+over changed issues finds the rest. Without the audit feed the sweep does it all: it reads further back, and finds
+deleted comments by their tombstones, and cancelled ones by their absence.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+
+from consumer.errors import HandlingError, Permanent
+from consumer.paperclip.feed import FeedClient, forbidden
+from consumer.relay.checkpoints import CommentPosition
+from consumer.relay.copies import Copies
+from consumer.relay.envelopes import SNIPPET_UNITS, Announcement, Json, of_activity, of_comment, of_vanished
+from consumer.relay.outbox import Outbox
+from consumer.relay.signals import Notify, Told
+from consumer.relay.times import instant, iso
+
+OVERLAP = 30.0
+"""Seconds that are read again: a long transaction's rows appear behind newer ones."""
+CATCH_UP = 5_000
+"""Rows of activity that are held at once; what is newer is read again afterwards."""
+LOOK_BACK, LOOK_BACK_ALONE = 3_600.0, 86_400.0
+"""Seconds that an issue's comments are read back beyond the last look; the second without the audit feed."""
+ASK_AGAIN = 600.0
+"""Seconds until the audit feed is tried again after it was forbidden."""
+NO_AUDIT = (
+    "the key may not read Paperclip's audit feed (audit:view_agent_actions): deletions are found only by reading the "
+    "comments of the last day again"
+)
+
+
+class CommentFeed:
+    """One company's comments.
+
+    Args:
+        start: seconds since the epoch; nothing that happened before is published.
+    """
+
+    def __init__(
+        self, client: FeedClient, outbox: Outbox, copies: Copies, notify: Notify, company: str, start: float
+    ) -> None:
+        self._client = client
+        self._outbox = outbox
+        self._copies = copies
+        self._notify = notify
+        self._company = company
+        self._start = start
+        self._forbidden_until = 0.0
+        self._read: dict[str, str] = {}  # issue → its updatedAt when its comments were read
+        self._living: dict[str, dict[str, float]] = {}  # issue → its comments, and when they were made
+
+    @property
+    def audited(self) -> bool:
+        """Whether the key may read the audit feed, as far as is known."""
+        return self._forbidden_until <= self._copies.now()
+
+    async def look(self, at: CommentPosition, *, thorough: bool) -> tuple[CommentPosition, bool]:
+        """Publish what is new; where that leads to, and whether there is more to read at once.
+
+        Args:
+            thorough: look for comments that no activity tells of, too. Done in any case without the audit feed.
+        """
+        activity, more = at.activity, False
+        if self.audited:
+            try:
+                activity, more = await self._activity(at.activity)
+            except Permanent as error:
+                if not forbidden(error):
+                    raise
+                if not self._forbidden_until:
+                    self._notify(Told(NO_AUDIT, {"company": self._company}))
+                self._forbidden_until = self._copies.now() + ASK_AGAIN
+        sweep = (thorough or not self.audited) and not more
+        issues = await self._sweep(at.issues) if sweep else at.issues
+        return CommentPosition(activity=activity, issues=issues), more
+
+    async def _activity(self, reached: float) -> tuple[float, bool]:
+        since = max(self._start, reached - OVERLAP)
+        count, rows = 0, deque[Json](maxlen=CATCH_UP)  # newest first: when it is full, the newest fall out
+        async for row in self._client.audit(self._company, iso(since)):
+            count += 1
+            rows.append(row)
+        rows.reverse()
+        envelopes = [each for row in rows if (each := of_activity(row)) and not self._outbox.knows(each["eventId"])]
+        await self._outbox.send(await asyncio.gather(*(self._copies.announce(each) for each in envelopes)))
+        for issue in dict.fromkeys(row["entityId"] for row in rows if row["details"] is None):
+            await self._hidden(issue, since)
+        return max([reached, *(instant(row["createdAt"]) for row in rows)]), count > len(rows)
+
+    async def _hidden(self, issue_id: str, since: float) -> None:
+        """Activity does not say which comments of a hidden issue it is about, nor is such an issue listed."""
+        try:
+            issue = await self._client.issue(issue_id)
+            if issue is not None:
+                await self._comments(issue, since)
+        except Permanent as error:
+            self._pass_over(issue_id, error)
+
+    async def _sweep(self, reached: float) -> float:
+        """Read the comments of issues that changed since."""
+        issues = [each async for each in self._client.issues(self._company, iso(reached - OVERLAP))]
+        for issue in reversed(issues):
+            try:
+                await self._comments(issue, reached)
+            except Permanent as error:
+                self._pass_over(issue["id"], error)
+        reached = max([reached, *(instant(each["updatedAt"]) for each in issues)])
+        # Issues that rest for a day are read anew when they change.
+        for id_ in [id_ for id_, changed in self._read.items() if instant(changed) < reached - LOOK_BACK_ALONE]:
+            del self._read[id_]
+            self._living.pop(id_, None)
+        return reached
+
+    def _pass_over(self, issue_id: str, error: HandlingError) -> None:
+        self._notify(Told("an issue is passed over", {"issue": issue_id, "error": str(error)}))
+
+    async def _comments(self, issue: Json, reached: float) -> None:
+        """Read an issue's comments back to where they are known, and publish what is not known to be."""
+        if self._read.get(issue["id"]) == issue["updatedAt"]:
+            return
+        floor = max(self._start, reached - (LOOK_BACK if self.audited else LOOK_BACK_ALONE))
+        comments = [self._light(each) async for each in self._back_to(issue["id"], floor)]
+        comments.reverse()
+        found = [
+            self._copies.announce_read(of_comment(each, issue), each, issue)
+            for each in comments
+            if instant(each["deletedAt"] or each["createdAt"]) >= self._start
+        ]
+        if not self.audited:
+            found += await self._vanished(issue, comments, floor)
+        await self._outbox.send(found)
+        self._read[issue["id"]] = issue["updatedAt"]
+
+    async def _back_to(self, issue: str, floor: float) -> AsyncIterator[Json]:
+        async for comment in self._client.comments(issue, oldest_first=False):
+            if instant(comment["createdAt"]) < floor:
+                return
+            yield comment
+
+    def _light(self, comment: Json) -> Json:
+        """Without a body that is not published anyway: bodies can be megabytes, and a history is long."""
+        if self._copies.fresh(comment["createdAt"]):
+            return comment
+        return comment | {"body": (comment["body"] or "")[:SNIPPET_UNITS]}
+
+    async def _vanished(self, issue: Json, comments: Sequence[Json], floor: float) -> list[Announcement]:
+        """Cancelled comments leave no row: known ones that should have been read again, and were not."""
+        before = self._living.get(issue["id"], {})
+        living = self._living[issue["id"]] = {each["id"]: instant(each["createdAt"]) for each in comments}
+        missing = [id_ for id_, made in before.items() if made >= floor and id_ not in living]
+        gone = [id_ for id_ in missing if await self._client.comment(issue["id"], id_) is None]
+        return [Announcement(of_vanished(id_, issue, at=issue["updatedAt"])) for id_ in gone]

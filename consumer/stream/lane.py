@@ -8,6 +8,7 @@
 """
 
 import asyncio
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -39,6 +40,7 @@ TICK = 1.0
 CANCEL_TIMEOUT = 1.0
 REWIND_TIMEOUT = 10.0
 POLL_BACKOFF = 1.0
+JOIN_BACKOFF = 2.0
 
 
 def by_topic(partitions: Iterable[Partition]) -> dict[str, int]:
@@ -125,7 +127,7 @@ class Lane:
                 await self._source.start(self)
             except Exception as error:  # noqa: BLE001 - Kafka may not be up yet; `check` tells what is wrong for good
                 self._notify(PollFailed(self.name, f"Kafka is not reached yet: {type(error).__name__}: {error}"))
-                await self._pause_for(2.0)
+                await self._pause_for(JOIN_BACKOFF)
             else:
                 return
 
@@ -182,11 +184,8 @@ class Lane:
         self._committer.trust_positions()
 
     async def _pause_for(self, seconds: float) -> None:
-        try:
-            async with asyncio.timeout(seconds):
-                await self._closing.wait()
-        except TimeoutError:
-            pass
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
 
     def _regulate(self) -> None:
         wanted = self._core.paused()
@@ -374,4 +373,10 @@ class Lane:
         if not self._tasks:
             return ""
         task = min(self._tasks, key=lambda each: self._tasks[each].started)
-        return "\n".join(f"{f.f_code.co_filename}:{f.f_lineno} {f.f_code.co_name}" for f in task.get_stack())
+        lines: list[str] = []
+        awaited: object = task.get_coro()
+        # `Task.get_stack` knows only the first frame.
+        while (frame := getattr(awaited, "cr_frame", None)) is not None:
+            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
+            awaited = getattr(awaited, "cr_await", None)
+        return "\n".join(lines)

@@ -6,7 +6,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 STAMP := .venv/setup-done
 
-.PHONY: help setup demo test e2e lint clean
+.PHONY: help setup demo test e2e chaos lint clean
 
 help: ## this list
 	@echo "paperclip-memory: long-term memory for the agents of a Paperclip instance."
@@ -35,6 +35,9 @@ test: $(STAMP) ## unit, contract and integration tests, with the coverage gate
 e2e: $(STAMP) ## end to end: real Apache Kafka (Docker, or a JVM with Maven) and a real Hindsight
 	@echo "e2e: real Apache Kafka and a real Hindsight"
 	@PAPERCLIP_MEMORY_TEST_REQUIRE_REAL_KAFKA=1 $(BIN)/pytest tests/e2e
+
+chaos: $(STAMP) ## 5,000 events while workers, broker and sink fail at random (a JVM and Maven; 6 minutes)
+	@$(BIN)/python -m tests.chaos
 
 lint: $(STAMP) ## ruff, mypy and the import rules
 	@echo "lint: ruff"

@@ -1,0 +1,1 @@
+"""Chaos: real Apache Kafka, real workers, and everything around them failing at random. `python -m tests.chaos`."""

@@ -1,0 +1,278 @@
+"""One run: produce, disturb, wait until all is quiet, judge."""
+
+import asyncio
+import json
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import aiohttp
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka.admin import AIOKafkaAdminClient
+
+from consumer.demo.servers.supervise import Server, free_port, listening
+from consumer.demo.servers.worker import run
+from tests.chaos.events import Version, dice, versions
+from tests.chaos.fleet import Fleet
+from tests.chaos.sink import HANG, Mood
+from tests.chaos.verdict import accepted, judge
+from tests.servers.kafka_jvm import JvmKafka
+
+TOPIC, DEAD_LETTERS, GROUP = "paperclip.issue.comments", "paperclip.memory.dead-letters", "paperclip-memory-retain"
+PARTITIONS = 8
+WORKERS = 3
+BURST = 100
+LATENCY = 0.15
+"""Seconds that a call takes when the sink is well, at the mean."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much of what; times in seconds.
+
+    Attributes:
+        pause: the longest wait between two things that are done to the workers.
+        storm: how long a sink's mood lasts. outage: for how long nobody listens on its port.
+    """
+
+    seed: int
+    events: int = 5_000
+    kills: int = 20
+    terminations: int = 6
+    additions: int = 4
+    removals: int = 4
+    restarts: int = 1
+    pause: float = 16.0
+    storm: float = 6.0
+    outage: float = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What came of it. `unclean`: SIGTERMs that did not end a worker in time with exit code 0."""
+
+    events: int
+    lost: int
+    extra_operations: int
+    order_breaks: int
+    dead_letters: int
+    kills: int
+    seconds: float
+    repeated_calls: int
+    terminations: int
+    unclean: int
+    seed: int
+
+    @property
+    def line(self) -> str:
+        """The report as one line of JSON."""
+        return json.dumps({"bench": "chaos", **asdict(self)})
+
+    @property
+    def holds(self) -> bool:
+        """Whether everything held that must."""
+        return not any((self.lost, self.extra_operations, self.order_breaks, self.dead_letters, self.unclean))
+
+
+class Chaos:
+    """Everything that one run has to do with."""
+
+    def __init__(self, plan: Plan, directory: Path, say: Callable[[str], None]) -> None:
+        self._plan = plan
+        self._record = directory / "calls.jsonl"
+        self._record.write_text("")
+        self._begun = time.monotonic()
+        self._say_to = say
+        self._kafka = JvmKafka(directory)
+        port = free_port()
+        self._sink_url = f"http://127.0.0.1:{port}"
+        command = [sys.executable, "-m", "tests.chaos.sink", str(port), str(self._record), str(plan.seed)]
+        self._sink = Server("starting the sink", command, lambda: listening(port), directory / "sink.log")
+        self._log = directory / "topics.log"
+        self._settings = {
+            "KAFKA_BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,
+            "HINDSIGHT_API_URL": self._sink_url,
+            "HTTP_TIMEOUT": str(HANG - 1),
+            "HEALTH_TIMEOUT": "1",
+            "RETRY_FIRST_DELAY": "0.5",
+            "RETRY_MAX_DELAY": "10",
+            "WORKER_PORT": "0",
+        }
+        self._fleet = Fleet(self._settings, directory, dice(plan.seed, "fleet"))
+        self._produced: list[Version] = []
+        self._broker_up = asyncio.Lock()
+
+    def _say(self, text: str) -> None:
+        self._say_to(f"{time.monotonic() - self._begun:6.1f} s  {text}")
+
+    async def run(self) -> Report:
+        """Do it all; raises if the servers do not start, or if all is not quiet in the end."""
+        plan = self._plan
+        async with self._servers():
+            try:
+                disturbed = asyncio.gather(self._disturb_workers(), self._disturb_sink())
+                watching = asyncio.create_task(self._watch())
+                await asyncio.gather(self._produce(disturbed), disturbed)
+                await self._mood(Mood.KIND)
+                await self._quiet(180)
+                watching.cancel()
+                await self._fleet.end()
+            finally:
+                self._fleet.abandon()
+            dead_letters = sum((await self._ends(DEAD_LETTERS)).values())
+        verdict = judge(self._produced, self._record.read_text().splitlines())
+        for problem in self._fleet.unclean:
+            self._say(problem)
+        return Report(
+            events=len(self._produced),
+            lost=verdict.lost,
+            extra_operations=verdict.extra_operations,
+            order_breaks=verdict.order_breaks,
+            dead_letters=dead_letters,
+            kills=self._fleet.kills,
+            seconds=round(time.monotonic() - self._begun, 1),
+            repeated_calls=verdict.repeats,
+            terminations=self._fleet.terminations,
+            unclean=len(self._fleet.unclean),
+            seed=plan.seed,
+        )
+
+    @asynccontextmanager
+    async def _servers(self) -> AsyncIterator[None]:
+        with self._kafka:
+            self._sink.start()
+            try:
+                await asyncio.to_thread(run, "creating the topics", ["topics"], self._settings, self._log)
+                await self._mood(Mood.FAIR)
+                for _ in range(WORKERS):
+                    await self._fleet.add()
+                yield
+            finally:
+                self._sink.kill()
+
+    # Records in
+
+    async def _produce(self, disturbed: "asyncio.Future[tuple[None, None]]") -> None:
+        """In bursts, so that there is always something under way; what is left when all is disturbed comes at once."""
+        plan = self._plan
+        chance = dice(plan.seed, "events")
+        every = self._disturbed_for() / (plan.events / BURST)
+        burst: list[Version] = []
+        for version in versions(plan.events, chance):
+            burst.append(version)
+            if len(burst) == BURST:
+                await self._send(burst)
+                burst = []
+                await _first(disturbed, every * chance.uniform(0.5, 1.5))
+        await self._send(burst)
+
+    def _disturbed_for(self) -> float:
+        plan = self._plan
+        acts = plan.kills + plan.terminations + plan.additions + plan.removals + plan.restarts
+        return acts * plan.pause * 0.7
+
+    async def _send(self, burst: Sequence[Version]) -> None:
+        async with self._broker_up:
+            producer = AIOKafkaProducer(
+                bootstrap_servers=self._kafka.bootstrap_servers, acks="all", enable_idempotence=True
+            )
+            await producer.start()
+            try:
+                sent = [await producer.send(TOPIC, version.value, key=version.key) for version in burst]
+                await asyncio.gather(*sent)
+            finally:
+                await producer.stop()
+        self._produced += burst
+
+    # What goes wrong
+
+    async def _disturb_workers(self) -> None:
+        plan, fleet = self._plan, self._fleet
+        acts: list[tuple[str, Callable[[], Awaitable[None]]]] = [
+            *[("SIGKILL", fleet.kill)] * plan.kills,
+            *[("SIGTERM", fleet.replace)] * plan.terminations,
+            *[("a worker more", fleet.add)] * plan.additions,
+            *[("a worker less", fleet.remove)] * plan.removals,
+            *[("the broker restarts", self._restart_broker)] * plan.restarts,
+        ]
+        chance = dice(plan.seed, "workers")
+        chance.shuffle(acts)
+        await asyncio.sleep(plan.pause / 2)
+        for name, act in acts:
+            if act == fleet.remove and len(fleet) < 2:
+                await fleet.add()
+            self._say(name)
+            await act()
+            await asyncio.sleep(chance.uniform(0.2, 1.0) * plan.pause)
+
+    async def _restart_broker(self) -> None:
+        async with self._broker_up:
+            await asyncio.to_thread(self._kafka.stop)
+            await asyncio.to_thread(self._kafka.start)
+
+    async def _disturb_sink(self) -> None:
+        plan = self._plan
+        chance = dice(plan.seed, "sink")
+        moods: list[Mood | None] = [mood for mood in Mood if mood not in (Mood.KIND, Mood.FAIR)] + [None]
+        chance.shuffle(moods)
+        rest = (self._disturbed_for() - plan.outage - plan.storm * len(moods)) / (len(moods) + 1)
+        for mood in moods:
+            await asyncio.sleep(max(2.0, rest * chance.uniform(0.5, 1.5)))
+            if mood is None:
+                self._say(f"the sink is down for {plan.outage:.0f} s")
+                await asyncio.to_thread(self._sink.kill)
+                await asyncio.sleep(plan.outage)
+                await asyncio.to_thread(self._sink.start)
+            else:
+                self._say(f"the sink answers: {mood}")
+                await self._mood(mood)
+                await asyncio.sleep(plan.storm)
+            await self._mood(Mood.FAIR)
+            self._say("the sink is fair again")
+
+    async def _mood(self, mood: Mood) -> None:
+        async with aiohttp.request("PUT", f"{self._sink_url}/mood/{mood}/{LATENCY}") as reply:
+            reply.raise_for_status()
+
+    # How it stands
+
+    async def _watch(self) -> None:
+        while True:
+            await asyncio.sleep(10)
+            done = await asyncio.to_thread(lambda: accepted(self._record.read_text().splitlines()))
+            self._say(f"produced {len(self._produced)}, accepted {done}, workers {len(self._fleet)}")
+
+    async def _quiet(self, deadline: float) -> None:
+        """Wait until everything is committed."""
+        self._say("waiting until everything is committed")
+        ends = await self._ends(TOPIC)
+        async with asyncio.timeout(deadline):
+            while (committed := await self._committed()) != ends:
+                self._say(f"lag {sum(ends.values()) - sum(committed.values())}")
+                await asyncio.sleep(2)
+
+    async def _ends(self, topic: str) -> dict[TopicPartition, int]:
+        consumer = AIOKafkaConsumer(bootstrap_servers=self._kafka.bootstrap_servers)
+        await consumer.start()
+        try:
+            partitions = [TopicPartition(topic, number) for number in range(PARTITIONS)]
+            return dict(await consumer.end_offsets(partitions))
+        finally:
+            await consumer.stop()
+
+    async def _committed(self) -> dict[TopicPartition, int]:
+        admin = AIOKafkaAdminClient(bootstrap_servers=self._kafka.bootstrap_servers)
+        await admin.start()
+        try:
+            offsets = await admin.list_consumer_group_offsets(GROUP)
+        finally:
+            await admin.close()
+        return {tp: found.offset for tp, found in offsets.items()}
+
+
+async def _first(done: "asyncio.Future[tuple[None, None]]", seconds: float) -> None:
+    """Sleep, but no longer than until `done`."""
+    await asyncio.wait({done}, timeout=seconds)

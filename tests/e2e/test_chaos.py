@@ -1,0 +1,20 @@
+"""`make chaos` in small: the same disturbances, fewer of them."""
+
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.run import Chaos, Plan
+from tests.servers import kafka_jvm
+
+pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
+
+
+async def test_nothing_is_lost_and_nothing_is_out_of_order(tmp_path: Path) -> None:
+    if not kafka_jvm.available():
+        pytest.fail("needs an Apache Kafka that it can restart: a JVM and Maven")
+    plan = Plan(seed=7, events=600, kills=3, terminations=1, additions=1, removals=1, pause=8, storm=2, outage=6)
+    report = await Chaos(plan, tmp_path, print).run()
+    assert (report.events, report.kills) == (600, 3)
+    assert report.lost == report.extra_operations == report.order_breaks == report.dead_letters == 0
+    assert report.unclean == 0

@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 from consumer.classify import missing
 from consumer.errors import Upstream
 from consumer.handlers.needs import Memory, Operation
-from consumer.hindsight.models import Document, DocumentPage, OperationPage, Stats
+from consumer.hindsight.models import BankPage, Document, DocumentPage, OperationPage, Stats
 from consumer.http import Reply, Send, segment
 from consumer.memory.rules import RecallBudget
 from consumer.rest import Rest
@@ -31,6 +31,7 @@ class HindsightOperation(StrEnum):
     DOCUMENTS = "documents"
     DELETE_DOCUMENT = "delete_document"
     STATS = "stats"
+    BANKS = "banks"
     HEALTH = "health"
     VERSION = "version"
     AUTHENTICATE = "authenticate"
@@ -148,6 +149,27 @@ class HindsightClient:
     async def stats(self, bank: str) -> Stats | None:
         """What waits in a bank; None for an unknown one."""
         return await self._ask(HindsightOperation.STATS, "GET", _bank(bank, "stats"), Stats.model_validate)
+
+    async def banks(self, limit: int) -> tuple[list[str], int]:
+        """Ids of the banks that were written most recently, and how many banks there are."""
+        operation = HindsightOperation.BANKS
+        reply = await self._rest.call(operation, "GET", "/v1/default/banks" + _query({"limit": limit, "offset": 0}))
+        page = self._rest.read(reply, operation, BankPage.model_validate)
+        return [bank.bank_id for bank in page.banks[:limit]], len(page.banks) if page.total is None else page.total
+
+    async def oldest_operation(self, bank: str, status: str) -> Operation | None:
+        """The oldest operation of a bank with this status; None if there is none."""
+
+        async def page(offset: int) -> OperationPage | None:
+            path = _bank(bank, "operations") + _query({"status": status, "limit": 1, "offset": offset})
+            return await self._ask(HindsightOperation.OPERATIONS, "GET", path, OperationPage.model_validate)
+
+        newest = await page(0)
+        if newest is None or not newest.operations:
+            return None
+        last = await page(newest.total - 1) if newest.total > 1 else newest
+        # Some may have ended between the two answers.
+        return (last if last is not None and last.operations else newest).operations[0].operation
 
     async def health(self) -> None:
         """Return if Hindsight and its database are up. Needs no key, so it proves none."""

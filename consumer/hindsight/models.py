@@ -47,6 +47,19 @@ class DocumentPage(_Model):
     total: int
 
 
+class BankRow(_Model):
+    """A row of `GET …/banks`."""
+
+    bank_id: str
+
+
+class BankPage(_Model):
+    """A page of `GET …/banks`, most recently written first; older Hindsights give no `total`."""
+
+    banks: list[BankRow]
+    total: int | None = None
+
+
 class OperationRow(_Model):
     """A row of `GET …/operations`."""
 

@@ -299,6 +299,28 @@ async def test_stats_of_an_unknown_bank() -> None:
     assert_asked_as_recorded(send, recorded)
 
 
+async def test_the_banks_last_written_to_and_how_many_there_are() -> None:
+    rows = [{"bank_id": "a", "fact_count": 3}, {"bank_id": "b"}]
+    hindsight, send = client(answer(200, {"banks": rows, "total": 7}), answer(200, {"banks": rows}))
+    assert await hindsight.banks(2) == (["a", "b"], 7)
+    assert await hindsight.banks(1) == (["a"], 2), "an older one gives all, and no total"
+    assert send.lines == [f"GET /base/v1/default/banks?limit={limit}&offset=0" for limit in (2, 1)]
+
+
+async def test_the_oldest_operation_is_the_last_of_the_listing() -> None:
+    hindsight, send = client(page(31, total=31), page(1, total=31))
+    assert await hindsight.oldest_operation("b", "pending") == Operation("1", "retain", "pending", "d")
+    path = "GET /base/v1/default/banks/b/operations?status=pending&limit=1&offset="
+    assert send.lines == [f"{path}0", f"{path}30"]
+
+
+async def test_the_oldest_operation_of_one_or_of_none_or_when_the_others_have_just_ended() -> None:
+    unknown = answer(404, {"detail": "Bank 'b' not found"})
+    hindsight, _ = client(page(1, total=1), page(total=0), unknown, page(3, total=3), page(total=2))
+    found = [await hindsight.oldest_operation("b", "pending") for _ in range(4)]
+    assert [each and each.id for each in found] == ["1", None, None, "3"]
+
+
 async def test_health() -> None:
     hindsight, send, recorded = played("health")
     await hindsight.health()
@@ -346,6 +368,7 @@ CALLS: dict[str, Callable[[HindsightClient], Awaitable[object]]] = {
     "documents": lambda hindsight: anext(aiter(hindsight.documents("b"))),
     "delete_document": lambda hindsight: hindsight.delete_document("b", "d"),
     "stats": lambda hindsight: hindsight.stats("b"),
+    "banks": lambda hindsight: hindsight.banks(5),
     "health": lambda hindsight: hindsight.health(),
     "version": lambda hindsight: hindsight.version(),
     "authenticate": lambda hindsight: hindsight.authenticate(),

@@ -56,6 +56,14 @@ def worker(
     _exit(asyncio.run(wiring.run_worker(load_settings(), lanes, strict=strict)))
 
 
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
+def exporter() -> None:
+    """Serve how far the groups are behind and what waits in Hindsight, for Prometheus. Several may run."""
+    from consumer import app_exporter  # noqa: PLC0415
+
+    _exit(asyncio.run(app_exporter.run_exporter(load_settings())))
+
+
 @app.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
 def topics() -> None:
     """Create the topics that are missing; say how existing ones differ. Changes and deletes nothing."""
@@ -146,14 +154,6 @@ def connect(
     _exit(asyncio.run(wiring.connect(load_settings(), str(company), dry_run=dry_run)))
 
 
-@app.command()
-def settings() -> None:
-    """List every setting with its default and meaning."""
-    typer.echo(settings_help())
-
-
-@app.command()
-def schemas(
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL is required; the RELAY_* ones count"))
 def relay(strict: Strict = False) -> None:
     """Follow Paperclip, and publish its runs and comments to Kafka."""
@@ -162,6 +162,14 @@ def relay(strict: Strict = False) -> None:
     _exit(asyncio.run(wiring.run_relay(load_settings(), strict=strict)))
 
 
+@app.command()
+def settings() -> None:
+    """List every setting with its default and meaning."""
+    typer.echo(settings_help())
+
+
+@app.command()
+def schemas(
     directory: Annotated[
         Path, typer.Argument(help="Where to write; the repository's own is `schemas`.", file_okay=False)
     ] = Path("schemas"),

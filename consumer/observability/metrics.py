@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from consumer.errors import DeadLetterReason, Upstream
+from consumer.exporter.snapshot import GroupState, OperationStatus, OperationType, Source
 from consumer.handlers.outcomes import SkipReason
-from consumer.stream.signals import BreakerReason, CommitResult, Ending, ParkReason, RebalanceKind
 from consumer.relay.signals import RelayState
+from consumer.stream.signals import BreakerReason, CommitResult, Ending, ParkReason, RebalanceKind
 from consumer.tools.answers import Tool, ToolOutcome
 
 PREFIX = "paperclip_memory_"
@@ -136,7 +137,6 @@ TOOL_CALL_DURATION = Metric(
     ("tool", "outcome"),
     _DURATIONS,
 )
-BUILD_INFO = Metric("build_info", Kind.GAUGE, "1, with the version that runs.", ("version",))
 RELAY_PUBLISHED = Metric(
     "relay_published_total", Kind.COUNTER, "Events of Paperclip that Kafka has acknowledged.", ("topic",)
 )
@@ -189,6 +189,7 @@ COLLECT_SUCCESS = Metric(
 COLLECT_DURATION = Metric(
     "collect_duration_seconds", Kind.GAUGE, "How long it took to ask the source last.", ("source",)
 )
+BUILD_INFO = Metric("build_info", Kind.GAUGE, "1, with the version that runs.", ("version",))
 
 METRICS = (
     EVENTS,
@@ -213,7 +214,6 @@ METRICS = (
     OLDEST_UNCOMMITTED,
     TOOL_CALLS,
     TOOL_CALL_DURATION,
-    BUILD_INFO,
     RELAY_PUBLISHED,
     RELAY_LAG,
     RELAY_COMPANIES,
@@ -234,6 +234,7 @@ METRICS = (
     SNAPSHOT,
     COLLECT_SUCCESS,
     COLLECT_DURATION,
+    BUILD_INFO,
 )
 
 _VALUES: dict[tuple[str, str], Sequence[str]] = {
@@ -256,7 +257,6 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
     ("*", "tool"): tuple(Tool),
     (TOOL_CALLS.name, "outcome"): tuple(ToolOutcome),
     (TOOL_CALL_DURATION.name, "outcome"): tuple(ToolOutcome),
-    ("*", "version"): ("of paperclip-memory",),
     (RELAY_PUBLISHED.name, "topic"): ("of runs and of comments",),
     (RELAY_LAG.name, "topic"): ("of runs and of comments",),
     (RELAY_COMPANIES.name, "state"): tuple(RelayState),
@@ -267,6 +267,7 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
     ("*", "operation_type"): tuple(OperationType),
     ("*", "status"): tuple(OperationStatus),
     ("*", "source"): tuple(Source),
+    ("*", "version"): ("of paperclip-memory",),
 }
 
 

@@ -35,6 +35,7 @@ def test_no_label_is_open(metric: Metric) -> None:
     assert set(metric.labels) <= {
         *("handler", "outcome", "reason", "upstream", "operation", "result"),
         *("lane", "topic", "kind", "tool", "version"),
+        *("group", "partition", "state", "operation_type", "status", "source"),
     }
 
 

@@ -3,12 +3,15 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.errors import DeadLetterReason, Upstream
+from consumer.exporter.collector import ExporterGauges
 from consumer.handlers.outcomes import FailReason, SkipReason
 from consumer.http import Broken, Reply, Request, SendError, TimedOut, Unreachable
 from consumer.observability.lanes import LaneGauges
 from consumer.observability.metrics import METRICS, Result
 from consumer.observability.recorder import Metrics, result_of
+from consumer.observability.relay import RelayGauges, count_published
 from consumer.observability.tool_calls import ToolCalls
+from consumer.relay.signals import Source
 from consumer.stream.signals import (
     BreakerMoved,
     BreakerReason,
@@ -22,6 +25,7 @@ from consumer.stream.signals import (
     RebalanceKind,
     Stuck,
 )
+from tests.unit.exporter.samples import NOW, seen_hindsight, seen_kafka
 from tests.unit.observability.samples import attempt, lane, value
 
 
@@ -53,6 +57,9 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str
 def test_every_counter_stands_at_zero_from_the_start(registry: CollectorRegistry, metrics: Metrics) -> None:
     registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0})]))
     ToolCalls(registry)
+    count_published(registry, ["t"])
+    registry.register(RelayGauges({Source.RUNS: "t"}, lambda _: 0.0, list))
+    registry.register(ExporterGauges(seen_kafka, seen_hindsight, 60.0, lambda: NOW))
     before = samples(registry)
     present = {name for name, _ in before}
     for metric in METRICS:

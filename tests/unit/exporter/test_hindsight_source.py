@@ -1,0 +1,185 @@
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from consumer.demo.recording import exchange
+from consumer.errors import DownKind, Upstream, UpstreamDown
+from consumer.exporter.hindsight_source import HindsightWatch, read_backlog, sum_stats
+from consumer.exporter.snapshot import Backlog, OperationStatus, OperationType
+from consumer.handlers.needs import Operation
+from consumer.hindsight.models import Stats
+from tests.unit.exporter.samples import NOW
+
+PENDING, PROCESSING, FAILED = OperationStatus.PENDING, OperationStatus.PROCESSING, OperationStatus.FAILED
+RETAIN, OTHER = OperationType.RETAIN, OperationType.OTHER
+EMPTY = 'hindsight_consolidation_backlog{tenant="public"} 0.0\n'
+
+
+def operations(*series: str) -> str:
+    lines = "".join(f"hindsight_async_operations{{{each}\n" for each in series)
+    return f"# TYPE hindsight_async_operations gauge\n{lines}{EMPTY}"
+
+
+def found(backlog: Backlog | None) -> Mapping[tuple[OperationType, OperationStatus], int]:
+    """What is not 0."""
+    assert backlog is not None
+    return {key: count for key, count in backlog.operations.items() if count}
+
+
+# /metrics
+
+
+def test_the_recorded_metrics_of_an_idle_hindsight() -> None:
+    text = exchange("metrics").reply
+    assert isinstance(text, str)
+    backlog = read_backlog(text)
+    assert found(backlog) == {}
+    assert backlog is not None
+    assert (backlog.consolidation, backlog.consolidation_failed) == (0, 0)
+    assert len(backlog.operations) == 9 * 3, "an empty queue shows as zeros, for every type and status"
+
+
+def test_metrics_without_the_backlog_are_no_answer() -> None:
+    assert read_backlog("") is None
+    assert read_backlog('hindsight_http_requests_total{status="200"} 5.0\n') is None
+
+
+def test_a_queue_by_type_and_status() -> None:
+    text = operations(
+        'operation_type="retain",status="pending",tenant="public"} 7.0',
+        'operation_type="retain",status="failed",tenant="public"} 1.0',
+        'operation_type="something new",status="processing",tenant="public"} 2.0',
+        'operation_type="retain",status="something new",tenant="public"} 9.0',
+    )
+    assert found(read_backlog(text)) == {(RETAIN, PENDING): 7, (RETAIN, FAILED): 1, (OTHER, PROCESSING): 2}
+
+
+def test_processes_of_one_hindsight_count_once_and_tenants_each() -> None:
+    text = operations(
+        'operation_type="retain",status="pending",tenant="a",api_worker="0"} 7.0',
+        'operation_type="retain",status="pending",tenant="a",api_worker="1"} 8.0',
+        'operation_type="retain",status="pending",tenant="b",api_worker="0"} 5.0',
+    )
+    assert found(read_backlog(text)) == {(RETAIN, PENDING): 13}
+
+
+def test_consolidation_of_banks_is_summed() -> None:
+    text = (
+        'hindsight_consolidation_backlog{tenant="t",bank_id="x"} 3.0\n'
+        'hindsight_consolidation_backlog{tenant="t",bank_id="y"} 4.0\n'
+        'hindsight_consolidation_failed{tenant="t",bank_id="y"} 2.0\n'
+    )
+    backlog = read_backlog(text)
+    assert backlog is not None
+    assert (backlog.consolidation, backlog.consolidation_failed) == (7, 2)
+
+
+# /stats
+
+
+def stats(**counts: int) -> Stats:
+    by_status = {status: counts.pop(status, 0) for status in OperationStatus}
+    return Stats(
+        pending_operations=by_status[PENDING],
+        failed_operations=by_status[FAILED],
+        pending_consolidation=counts.pop("waiting", 0),
+        failed_consolidation=counts.pop("stranded", 0),
+        operations_by_status={status: count for status, count in by_status.items() if count},
+    )
+
+
+def test_stats_are_summed() -> None:
+    backlog = sum_stats([stats(pending=2, waiting=3), stats(pending=1, processing=4, failed=5, stranded=6)])
+    every = OperationType.ALL
+    assert backlog.operations == {(every, PENDING): 3, (every, PROCESSING): 4, (every, FAILED): 5}
+    assert (backlog.consolidation, backlog.consolidation_failed) == (3, 6)
+    assert backlog.total(PENDING, PROCESSING) == 7
+
+
+def test_stats_of_an_older_hindsight_have_no_counts_by_status() -> None:
+    old = Stats(pending_operations=2, failed_operations=3, pending_consolidation=0)
+    assert found(sum_stats([old])) == {(OperationType.ALL, PENDING): 2, (OperationType.ALL, FAILED): 3}
+
+
+# The look
+
+
+@dataclass
+class FakeHindsight:
+    text: str = EMPTY
+    known: list[str] = field(default_factory=lambda: ["a", "b", "c"])
+    by_bank: dict[str, Stats] = field(default_factory=dict)
+    made: dict[tuple[str, str], str | None] = field(default_factory=dict)
+    asked: list[str] = field(default_factory=list)
+    down: bool = False
+
+    async def metrics(self) -> str:
+        if self.down:
+            raise UpstreamDown("refused", upstream=Upstream.HINDSIGHT, kind=DownKind.UNREACHABLE)
+        return self.text
+
+    async def banks(self, limit: int) -> tuple[list[str], int]:
+        return self.known[:limit], len(self.known)
+
+    async def stats(self, bank: str) -> Stats | None:
+        return self.by_bank.get(bank)
+
+    async def oldest_operation(self, bank: str, status: str) -> Operation | None:
+        self.asked.append(bank)
+        if (bank, status) not in self.made:
+            return None
+        return Operation("id", "retain", status, None, self.made[bank, status])
+
+
+def at(seconds: float) -> str:
+    return datetime.fromtimestamp(NOW - seconds, UTC).isoformat()
+
+
+async def test_an_idle_hindsight_is_asked_nothing_of_its_banks() -> None:
+    hindsight = FakeHindsight()
+    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    assert (seen.origin, seen.oldest_pending, seen.banks_known, seen.banks_observed) == ("/metrics", 0.0, 3, 2)
+    assert hindsight.asked == []
+
+
+async def test_the_oldest_operation_of_the_observed_banks_pending_or_stuck_in_processing() -> None:
+    made: dict[tuple[str, str], str | None] = {
+        ("a", "pending"): at(5),
+        ("b", "pending"): at(7),
+        ("b", "processing"): at(9000),
+        ("c", "pending"): at(99_999),
+    }
+    hindsight = FakeHindsight(operations('operation_type="retain",status="processing"} 1.0'), made=made)
+    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    assert seen.oldest_pending == pytest.approx(9000)
+    assert "c" not in hindsight.asked
+
+
+async def test_an_operation_that_tells_no_time_has_no_age() -> None:
+    hindsight = FakeHindsight(
+        operations('operation_type="retain",status="pending"} 1.0'),
+        made={("a", "pending"): None, ("b", "pending"): at(3)[:19]},
+    )
+    assert (await HindsightWatch(hindsight, 3, now=lambda: NOW).look()).oldest_pending == pytest.approx(3)
+
+
+async def test_without_the_backlog_in_metrics_stats_of_the_observed_banks_are_the_source() -> None:
+    hindsight = FakeHindsight(
+        "",
+        by_bank={"a": stats(pending=3, waiting=2), "b": stats(failed=1), "c": stats(pending=50)},
+        made={("a", "pending"): at(42)},
+    )
+    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    assert seen.origin == "/stats"
+    assert found(seen.backlog) == {(OperationType.ALL, PENDING): 3, (OperationType.ALL, FAILED): 1}
+    assert seen.backlog.consolidation == 2
+    assert seen.oldest_pending == pytest.approx(42)
+    assert set(hindsight.asked) == {"a"}, "a bank whose stats show nothing unfinished is not asked again"
+    assert (seen.banks_known, seen.banks_observed) == (3, 2)
+
+
+async def test_a_hindsight_that_does_not_answer_is_an_error() -> None:
+    with pytest.raises(UpstreamDown):
+        await HindsightWatch(FakeHindsight(down=True), 2).look()

@@ -1,0 +1,75 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.exporter.lag import Lag, Log, depth, lag_records, lag_seconds, lags, position, unread
+from consumer.stream.records import Partition
+
+ZERO, ONE = Partition("comments", 0), Partition("comments", 1)
+
+
+@pytest.mark.parametrize(
+    ("committed", "start", "end", "expected"),
+    [
+        pytest.param(7, 0, 10, 3, id="behind"),
+        pytest.param(10, 0, 10, 0, id="caught up"),
+        pytest.param(0, 0, 0, 0, id="an empty log"),
+        pytest.param(None, 0, 10, 10, id="no commit: the reset policy is earliest"),
+        pytest.param(None, 4, 10, 6, id="no commit, and retention has removed the beginning"),
+        pytest.param(None, 10, 10, 0, id="no commit, and nothing is left"),
+        pytest.param(2, 5, 10, 5, id="committed below the log's start: what is gone cannot be read"),
+        pytest.param(2, 10, 10, 0, id="committed below the log's start, and nothing is left"),
+        pytest.param(9, 0, 10, 1, id="a transaction's marker at the tail, not passed yet, is an offset"),
+        pytest.param(3, 0, 100, 97, id="a compacted topic: holes count, so it is an upper bound"),
+        pytest.param(12, 0, 10, 0, id="the end below the commit: a topic made anew"),
+    ],
+)
+def test_records(committed: int | None, start: int, end: int, expected: int) -> None:
+    assert lag_records(committed, Log(start, end)) == expected
+
+
+@pytest.mark.parametrize(
+    ("first", "expected"),
+    [
+        pytest.param(900.0, 100.0, id="its age"),
+        pytest.param(None, 0.0, id="nothing waits: only a marker follows, or nothing"),
+        pytest.param(1005.0, 0.0, id="the producer's clock is ahead"),
+    ],
+)
+def test_seconds(first: float | None, expected: float) -> None:
+    assert lag_seconds(first, now=1000.0) == expected
+
+
+def test_only_partitions_with_a_lag_are_looked_into_where_the_group_stands() -> None:
+    logs = {ZERO: Log(0, 10), ONE: Log(5, 8), Partition("comments", 2): Log(3, 9), Partition("comments", 3): Log(0, 4)}
+    committed = {ZERO: 10, ONE: 2, Partition("comments", 3): 6}
+    assert unread(committed, logs) == {ONE: 5, Partition("comments", 2): 3}
+
+
+def test_the_lag_of_a_group() -> None:
+    found = lags({ZERO: 7}, {ONE: Log(0, 0), ZERO: Log(0, 10)}, {ZERO: 940.0}, now=1000.0)
+    assert found == (Lag(ZERO, 7, 10, 3, 60.0), Lag(ONE, None, 0, 0, 0.0))
+
+
+def test_a_deleted_topic_has_no_lag_however_much_was_committed() -> None:
+    assert lags({ZERO: 7, ONE: 3}, {ONE: Log(0, 3)}, {}, now=1000.0) == (Lag(ONE, 3, 3, 0, 0.0),)
+    assert lags({ZERO: 7}, {}, {}, now=1000.0) == ()
+
+
+def test_depth_counts_what_retention_has_left() -> None:
+    assert depth([Log(5, 9), Log(0, 0), Log(0, 2)]) == 6
+    assert depth([]) == 0
+
+
+offsets = st.integers(0, 1000)
+
+
+@given(committed=st.none() | offsets, start=offsets, length=offsets)
+def test_a_lag_is_never_negative_and_never_more_than_the_log_holds(
+    committed: int | None, start: int, length: int
+) -> None:
+    log = Log(start, start + length)
+    records = lag_records(committed, log)
+    assert 0 <= records <= length
+    assert position(committed, log) >= log.start
+    assert bool(records) == (ZERO in unread({} if committed is None else {ZERO: committed}, {ZERO: log}))

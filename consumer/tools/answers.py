@@ -13,6 +13,7 @@ from consumer.tools.identity import Refused
 
 MAX_BYTES = 900_000
 """Most bytes of a served text, as JSON: Paperclip's gateway takes 1,000,000 for the whole reply."""
+_MAX_CHARACTER = 12  # an emoji in ASCII JSON
 NOTHING = "No relevant memories found."
 SAVED = "Memory saved."
 _RETRY_AFTER = 5
@@ -65,10 +66,13 @@ def memories(texts: Iterable[str], outcome: ToolOutcome) -> Answer:
     """Memories as fenced lines, best first, as many as fit; "No relevant memories found." if there are none."""
     kept, room = list[str](), MAX_BYTES - 1000
     for line in as_lines(mend(text) for text in texts).splitlines():
-        room -= len(json.dumps(line))
-        if room < 0:
+        size = len(json.dumps(line))
+        if size > room:
+            if not kept:
+                kept.append(line[: room // _MAX_CHARACTER])
             break
         kept.append(line)
+        room -= size
     return Answer(fence("\n".join(kept)), outcome) if kept else Answer(NOTHING, ToolOutcome.EMPTY)
 
 

@@ -6,6 +6,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
+from consumer.memory.cleaning import mend
 from consumer.tools.identity import Refused
 
 MAX_QUERY = 8_000
@@ -52,8 +53,9 @@ def read(model: type[A], given: Mapping[str, Any] | None) -> A:
     Raises:
         Refused: they do not fit; says which and why, and quotes no value.
     """
+    mended = {mend(name): mend(value) if isinstance(value, str) else value for name, value in (given or {}).items()}
     try:
-        return model.model_validate(dict(given or {}))
+        return model.model_validate(mended)
     except ValidationError as error:
         raise Refused(" ".join(_words(each, model) for each in error.errors()[:3]), 400) from None
 

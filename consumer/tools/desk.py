@@ -26,11 +26,13 @@ class Visit:
         who: the agent; or why there is none, as an answer.
         admitted: False if the credential itself is refused. True also while Paperclip cannot be asked about it, and for
             Paperclip's gateway when it speaks for nobody, as it does when it lists the tools.
+        from_gateway: Paperclip's gateway calls.
     """
 
     started: float
     who: Agent | Answer
     admitted: bool
+    from_gateway: bool = False
 
 
 class Desk:
@@ -50,14 +52,14 @@ class Desk:
     async def enter(self, headers: Iterable[tuple[bytes, bytes]]) -> Visit:
         """Find out who calls."""
         started = asyncio.get_running_loop().time()
-        admitted = False
+        gateway = False
         try:
             claims = claims_of(headers)
-            admitted = self._callers.is_gateway(claims)
+            gateway = self._callers.is_gateway(claims)
             async with asyncio.timeout_at(started + BUDGET):
-                return Visit(started, await self._callers.identify(claims), admitted=True)
+                return Visit(started, await self._callers.identify(claims), admitted=True, from_gateway=gateway)
         except Refused as refusal:
-            return Visit(started, denied(refusal), admitted)
+            return Visit(started, denied(refusal), admitted=gateway, from_gateway=gateway)
         except HandlingError as error:
             self._warn("Paperclip cannot be asked whose a key is", error=str(error))
             return Visit(started, failed("Who you are could not be checked", error), admitted=True)

@@ -1,7 +1,6 @@
 """The tools over MCP: streamable HTTP, without sessions, JSON replies. Paperclip's gateway calls without `initialize`.
 
-Whoever cannot be admitted gets 401 from HTTP. Everything after that is text in `content`: an HTTP status or a protocol
-error would make Paperclip's gateway mark the connection as broken, and take the tools away from every agent.
+Whoever cannot be admitted gets 401 from HTTP (`consumer.tools.admission`). Everything after that is text in `content`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,18 +13,14 @@ from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
 
+from consumer.tools.admission import MAX_BODY, VISIT, Admission
 from consumer.tools.answers import Answer, Tool, denied
 from consumer.tools.arguments import Arguments, RecallArguments, RetainArguments, read
 from consumer.tools.desk import Desk, Visit
 from consumer.tools.identity import Agent, Refused
-from consumer.tools.problems import problem
 
-MAX_BODY = 1024 * 1024
-"""Bytes of a request."""
 MCP_PATH = "/mcp"
-_VISIT = "paperclip_memory.visit"
 
 INSTRUCTIONS = (
     "Your own long-term memory, kept between runs. Recall at the start of a task and before decisions; retain what "
@@ -97,7 +92,7 @@ def mcp_app(desk: Desk, version: str) -> Starlette:
         max_request_body_size=MAX_BODY,
         transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
     )
-    app.add_middleware(_Admission, desk=desk)
+    app.add_middleware(Admission, desk=desk, path=MCP_PATH)
     return app
 
 
@@ -111,23 +106,5 @@ async def _with_arguments(
 
 
 def _visit(context: _Context) -> Visit:
-    visit: Visit = cast("Request", context.request).scope[_VISIT]
+    visit: Visit = cast("Request", context.request).scope[VISIT]
     return visit
-
-
-class _Admission:
-    """Lets nobody in whose credential is refused."""
-
-    def __init__(self, app: ASGIApp, desk: Desk) -> None:
-        self._app = app
-        self._desk = desk
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["path"] == MCP_PATH:
-            visit = await self._desk.enter(scope["headers"])
-            if not visit.admitted and isinstance(visit.who, Answer):
-                self._desk.count(Tool.OTHER, visit, visit.who)
-                await problem(visit.who)(scope, receive, send)
-                return
-            scope[_VISIT] = visit
-        await self._app(scope, receive, send)

@@ -5,15 +5,15 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
+from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from consumer.tools.admission import TOO_LARGE, read_body
 from consumer.tools.answers import Answer, Tool, ToolOutcome
 from consumer.tools.arguments import Arguments, RecallArguments, RetainArguments, read
 from consumer.tools.desk import Desk
 from consumer.tools.identity import Agent, Refused, in_run
-from consumer.tools.mcp_server import MAX_BODY
 from consumer.tools.openapi import document
 from consumer.tools.problems import problem
 
@@ -81,16 +81,11 @@ def _no_query(request: Request) -> None:
 
 
 async def _body(request: Request) -> dict[str, Any]:
-    chunks, size = list[bytes](), 0
+    body = await read_body(request.receive)
+    if body is None:
+        raise Refused(TOO_LARGE, 413)
     try:
-        async for chunk in request.stream():
-            size += len(chunk)
-            if size > MAX_BODY:
-                raise Refused(f"The body is larger than {MAX_BODY} bytes.", 413)
-            chunks.append(chunk)
-        given = json.loads(b"".join(chunks))
-    except ClientDisconnect:
-        raise Refused("The body ended too soon.", 400) from None
+        given = json.loads(body)
     except (ValueError, RecursionError):
         raise Refused("The body is no JSON.", 400) from None
     if not isinstance(given, dict):

@@ -19,6 +19,7 @@ from consumer.errors import SettingsError
 from consumer.memory.rules import BankPart, RecallBudget, Rules, UserSource
 from consumer.settings_checks import PREFIX, label, together
 from consumer.settings_types import (
+    ApiKey,
     Backend,
     Bank,
     Decoded,
@@ -78,7 +79,7 @@ class Settings(BaseSettings):
 
     hindsight_api_url: Url
     """Base URL of Hindsight's API, for example `http://localhost:8888`."""
-    hindsight_api_key: SecretStr | None = None
+    hindsight_api_key: ApiKey | None = None
     """Key of Hindsight's API; unset for a Hindsight without keys."""
     dynamic_bank_id: bool | None = None
     """true: one bank for each of `bank_granularity`, whatever `bank_id` says. false: the one bank `bank_id`."""
@@ -156,7 +157,7 @@ class Settings(BaseSettings):
 
     paperclip_api_url: Url | None = None
     """Base URL of Paperclip's API; unset: events must carry all that is needed."""
-    paperclip_api_key: SecretStr | None = None
+    paperclip_api_key: ApiKey | None = None
     """Key of Paperclip's API; unset for a `local_trusted` server."""
     http_backend: Backend = HttpBackend.HTTPX
     """`httpx`, or `pyreqwest` (the extra `fast`) for many events per core."""

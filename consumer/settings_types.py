@@ -127,6 +127,14 @@ def _shared_secret(value: SecretStr) -> SecretStr:
     return value
 
 
+def _api_key(value: SecretStr) -> SecretStr:
+    """A key that came from a file often has a line break at its end; no header can carry one."""
+    key = value.get_secret_value().strip()
+    if not re.fullmatch(r"[\x20-\x7e]+", key):
+        raise ValueError("must be printable ASCII characters: an HTTP header cannot carry others")
+    return SecretStr(key)
+
+
 def _start(value: str) -> str:
     word = value.strip().lower()
     if word in ("now", "beginning"):
@@ -155,6 +163,7 @@ Decoded = BeforeValidator(_items)
 Lower = BeforeValidator(_lower)
 Upper = BeforeValidator(_upper)
 Bank = Annotated[str, StringConstraints(strip_whitespace=True), AfterValidator(_bank)]
+ApiKey = Annotated[SecretStr, AfterValidator(_api_key)]
 SharedSecret = Annotated[SecretStr, AfterValidator(_shared_secret)]
 Servers = Annotated[str, AfterValidator(_servers)]
 Start = Annotated[str, AfterValidator(_start)]

@@ -383,3 +383,15 @@ def test_reading_settings_imports_no_kafka_and_no_client() -> None:
         "import sys, consumer.settings;sys.exit(bool({'aiokafka', 'httpx', 'aiohttp', 'pyreqwest'} & set(sys.modules)))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_key_loses_the_line_break_of_its_file() -> None:
+    key = load_settings(hindsight_api_key="abc\n").hindsight_api_key
+    assert key is not None
+    assert key.get_secret_value() == "abc"
+
+
+def test_a_key_that_no_header_can_carry_is_refused_without_being_shown() -> None:
+    (problem,) = problems(paperclip_api_key="naïve-key")
+    assert problem.startswith("paperclip_api_key (PAPERCLIP_MEMORY_PAPERCLIP_API_KEY): must be printable ASCII")
+    assert "naïve" not in problem

@@ -8,7 +8,12 @@ from typing import Any
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
-from aiokafka.errors import for_code
+from aiokafka.errors import (
+    GroupCoordinatorNotAvailableError,
+    GroupLoadInProgressError,
+    NotCoordinatorForGroupError,
+    for_code,
+)
 from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer.exporter.lag import Log, depth, lags, unread
@@ -20,6 +25,9 @@ from consumer.stream.records import Partition
 TIMEOUT = 30.0
 """Seconds for one look."""
 _REQUEST_TIMEOUT_MS = 10_000
+_COORDINATOR_MOVES = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
+"""A broker comes or goes, or the cluster makes its first group: over in a moment."""
+_PAUSE = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +92,13 @@ class KafkaWatch:
         return self._open
 
     async def _look(self, clients: _Clients) -> KafkaSeen:
+        while True:
+            try:
+                return await self._look_once(clients)
+            except _COORDINATOR_MOVES:
+                await asyncio.sleep(_PAUSE)
+
+    async def _look_once(self, clients: _Clients) -> KafkaSeen:
         partitions = await _partitions(clients.admin)
         read = {topic for topics in self._groups.values() for topic in topics} & partitions.keys()
         # Commits before ends: what is committed cannot lie beyond an end that is looked up later.

@@ -7,13 +7,14 @@ run calls. The one way to see whether Paperclip's secret is ours is to let it li
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
-from consumer.errors import DeadLetterReason, HandlingError, Permanent, Upstream
+from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http import Reply, segment
 from consumer.rest import Rest
 from consumer.tools.mcp_server import MCP_PATH
 
+T = TypeVar("T")
 Json = dict[str, Any]
 
 NAME = "paperclip-memory"
@@ -76,7 +77,7 @@ class Connect:
         failure = await self._refresh(connection)
         if failure == _REFUSED and not fresh:
             rotate = f"/api/secrets/{secret_id}/rotate"
-            await self._ask(ConnectOperation.SECRETS, "POST", rotate, {"value": self._wanted.secret})
+            await self._ask(ConnectOperation.SECRETS, "POST", rotate, _object, {"value": self._wanted.secret})
             self._say(f"secret {SECRET_NAME}: was another one, replaced")
             failure = await self._refresh(connection)
         if failure is not None:
@@ -86,25 +87,23 @@ class Connect:
     async def _secret(self) -> tuple[str, bool]:
         """The id of Paperclip's copy of the secret, and whether it was made just now."""
         path = f"/api/companies/{segment(self._wanted.company)}/secrets"
-        found = await self._ask(ConnectOperation.SECRETS, "GET", path)
-        for secret in _rows(found):
+        for secret in await self._ask(ConnectOperation.SECRETS, "GET", path, _rows):
             if secret["name"] == SECRET_NAME and secret.get("status") != "deleted":
                 self._say(f"secret {SECRET_NAME}: is there")
-                return str(secret["id"]), False
+                return secret["id"], False
         if self._dry_run:
             self._say(f"secret {SECRET_NAME}: would be created")
             return "", True
         described = {"name": SECRET_NAME, "value": self._wanted.secret, "description": "Shared with paperclip-memory."}
-        created = await self._ask(ConnectOperation.SECRETS, "POST", path, described)
+        created = await self._ask(ConnectOperation.SECRETS, "POST", path, _object, described)
         self._say(f"secret {SECRET_NAME}: created")
-        return str(created["id"]), True
+        return created["id"], True
 
     async def _connection(self, secret_id: str) -> Json:
         path = f"/api/companies/{segment(self._wanted.company)}/tools/connections"
         wanted = self._body(secret_id)
         url = wanted["config"]["url"]
-        listed = await self._ask(ConnectOperation.CONNECTIONS, "GET", path)
-        for connection in _rows(listed["connections"]):
+        for connection in await self._ask(ConnectOperation.CONNECTIONS, "GET", path, _connections):
             if connection["name"] != NAME or connection["status"] == "archived":
                 continue
             differing = [name for name, value in wanted.items() if connection.get(name) != value]
@@ -116,43 +115,38 @@ class Connect:
                 return connection
             changes = {name: wanted[name] for name in differing}
             where = f"/api/tool-connections/{connection['id']}"
-            updated = await self._ask(ConnectOperation.CONNECTIONS, "PATCH", where, changes)
+            updated = await self._ask(ConnectOperation.CONNECTIONS, "PATCH", where, _object, changes)
             self._say(f"connection {NAME}: updated ({', '.join(differing)}; {url})")
-            return dict(updated)
+            return updated
         if self._dry_run:
             self._say(f"connection {NAME}: would be created ({url})")
             return {}
         made = {"name": NAME, "applicationName": NAME, "transport": "mcp_remote", "authKind": "api_key", **wanted}
-        created = await self._ask(ConnectOperation.CONNECTIONS, "POST", path, made)
+        created = await self._ask(ConnectOperation.CONNECTIONS, "POST", path, _object, made)
         self._say(f"connection {NAME}: created ({url})")
-        return dict(created)
+        return created
 
     async def _install(self, connection: Json) -> None:
         """Give the tools to the whole company, unless somebody has already said who gets them."""
-        installs: Any = {"installs": []}
         path = f"/api/tool-connections/{connection.get('id')}/installs"
-        if connection:
-            installs = await self._ask(ConnectOperation.INSTALLS, "GET", path)
-        if given := _rows(installs["installs"]):
+        given = await self._ask(ConnectOperation.INSTALLS, "GET", path, _installs) if connection else []
+        if given:
             self._say(f"installed for: {', '.join(sorted({str(each['targetType']) for each in given}))} ({len(given)})")
             return
         if self._dry_run:
             self._say("would be installed for: company")
             return
         company = {"targetType": "company", "targetId": self._wanted.company}
-        await self._ask(ConnectOperation.INSTALLS, "PUT", path, {"installs": [company]})
+        await self._ask(ConnectOperation.INSTALLS, "PUT", path, _installs, {"installs": [company]})
         self._say("installed for: company")
 
     async def _refresh(self, connection: Json) -> str | None:
         """Let Paperclip list the tools; why it could not, in Paperclip's code or words."""
         path = f"/api/tool-connections/{connection['id']}/catalog/refresh"
         reply = await self._call(ConnectOperation.CATALOG, "POST", path, {}, accept=_FAILED)
-        answer: Json = self._paperclip.read(reply, ConnectOperation.CATALOG, dict)
         if reply.status in _FAILED:
-            code = answer.get("code") or (answer.get("details") or {}).get("code")
-            return _REFUSED if code == _REFUSED else str(answer.get("error"))
-        states = ", ".join(f"{entry['toolName']} {entry['status']}" for entry in _rows(answer["catalog"]))
-        self._say(f"tools: {states}; health {answer['connection']['healthStatus']}")
+            return self._paperclip.read(reply, ConnectOperation.CATALOG, _failure)
+        self._say(self._paperclip.read(reply, ConnectOperation.CATALOG, _catalog))
         return None
 
     def _body(self, secret_id: str) -> Json:
@@ -166,9 +160,15 @@ class Connect:
         config = {"url": self._wanted.url + MCP_PATH, "headerPolicy": {"metadata": {"forward": FORWARDED}}}
         return {"status": "active", "enabled": True, "config": config, "credentialRefs": [authorization]}
 
-    async def _ask(self, operation: ConnectOperation, method: str, path: str, body: object = None) -> Any:
-        reply = await self._call(operation, method, path, body)
-        return self._paperclip.read(reply, operation, lambda value: value)
+    async def _ask(
+        self,
+        operation: ConnectOperation,
+        method: str,
+        path: str,
+        parse: Callable[[Any], T],
+        body: object = None,
+    ) -> T:
+        return self._paperclip.read(await self._call(operation, method, path, body), operation, parse)
 
     async def _call(
         self, operation: ConnectOperation, method: str, path: str, body: object, accept: tuple[int, ...] = ()
@@ -185,10 +185,30 @@ class Connect:
             ) from error
 
 
+def _object(value: Any) -> Json:
+    return {**value, "id": str(value["id"])}
+
+
 def _rows(value: Any) -> list[Json]:
-    if not isinstance(value, list):
-        raise HandlingError("Paperclip answered something else than a list", upstream=Upstream.PAPERCLIP)
-    return value
+    return [_object(row) for row in value]
+
+
+def _connections(value: Any) -> list[Json]:
+    return _rows(value["connections"])
+
+
+def _installs(value: Any) -> list[Json]:
+    return [dict(row) for row in value["installs"]]
+
+
+def _failure(value: Any) -> str:
+    code = value.get("code") or (value.get("details") or {}).get("code")
+    return _REFUSED if code == _REFUSED else str(value["error"])
+
+
+def _catalog(value: Any) -> str:
+    states = ", ".join(f"{entry['toolName']} {entry['status']}" for entry in value["catalog"])
+    return f"tools: {states}; health {value['connection']['healthStatus']}"
 
 
 def _explain(failure: str, url: str) -> str:

@@ -1,29 +1,23 @@
 """Wiring of `dead-letters list` and `dead-letters redrive`."""
 
 import sys
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import partial
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
-from rich.progress import Progress as Bar
 
 from consumer.errors import UpstreamDown
 from consumer.kafka import producer, reaching_kafka, reader
 from consumer.letters import show
 from consumer.letters.letter import Filter
 from consumer.letters.redrive import plan, redrive
-from consumer.letters.topic import LetterTopic, Progress, Survey
+from consumer.letters.topic import LetterTopic, Survey
 from consumer.observability.logs import configure_logging
+from consumer.progress import showing
 from consumer.publisher import Publisher
 from consumer.settings import Settings
 from consumer.settings_types import LogFormat, LogLevel
 
 EXIT_FAILED = 1
-SAID_EVERY = 5.0
-"""Seconds between two lines of progress where there is no terminal."""
 
 
 async def list_letters(settings: Settings, wanted: Filter, limit: int, *, as_json: bool) -> int:
@@ -55,7 +49,7 @@ async def redrive_letters(
     if not dry_run:
         publisher = Publisher(partial(producer, settings))
         try:
-            with reaching_kafka(settings), _progress("sending") as progress:
+            with reaching_kafka(settings), showing("sending") as progress:
                 topic = _topic(settings)
                 await redrive(chosen, topic, survey.sources, publisher.publish, outcome, progress, force=force)
         except UpstreamDown as error:
@@ -70,7 +64,7 @@ async def redrive_letters(
 async def _survey(settings: Settings) -> Survey | None:
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     try:
-        with reaching_kafka(settings), _progress("reading dead letters") as progress:
+        with reaching_kafka(settings), showing("reading dead letters") as progress:
             return await _topic(settings).survey(progress)
     except UpstreamDown as error:
         sys.stderr.write(f"✗ {error}\n")
@@ -84,28 +78,3 @@ def _topic(settings: Settings) -> LetterTopic:
 
 def _console() -> Console:
     return Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 200)
-
-
-@contextmanager
-def _progress(title: str) -> Iterator[Progress]:
-    """A bar on a terminal, else a line now and then; on standard error, so that the output stays clean."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        yield _lines(title)
-        return
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Bar(*columns, console=console, transient=True) as bar:
-        task = bar.add_task(title, total=None)
-        yield lambda done, total: bar.update(task, completed=done, total=total)
-
-
-def _lines(title: str) -> Progress:
-    said = time.monotonic()
-
-    def progress(done: int, total: int) -> None:
-        nonlocal said
-        if time.monotonic() - said >= SAID_EVERY:
-            said = time.monotonic()
-            sys.stderr.write(f"{title}: {done} of {total}\n")
-
-    return progress

@@ -162,6 +162,61 @@ def relay(strict: Strict = False) -> None:
     _exit(asyncio.run(wiring.run_relay(load_settings(), strict=strict)))
 
 
+def _company(text: str) -> str:
+    try:
+        return str(UUID(text))
+    except ValueError:
+        raise typer.BadParameter(f"{text!r} is no UUID") from None
+
+
+Company = Annotated[str, typer.Option(parser=_company, metavar="ID", help="The company's id in Paperclip, a UUID.")]
+
+
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL is required"))
+def backfill(
+    company: Company,
+    since: Annotated[
+        float | None,
+        typer.Option(parser=_when, metavar="TIME", help="Only comments made then or later; without it, all."),
+    ] = None,
+    issue: Annotated[
+        str | None, typer.Option(parser=_company, metavar="ID", help="Only this issue's comments.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be published; publish nothing.")] = False,
+    rate: Annotated[float | None, typer.Option(min=0.1, help="At most so many comments a second.")] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Have Hindsight work again what it knows already (a new `repair`).")
+    ] = False,
+) -> None:
+    """Publish past comments, the oldest first. Begun again after it was stopped, it goes on where it was."""
+    from consumer import app_repair  # noqa: PLC0415
+
+    run = app_repair.run_backfill(
+        load_settings(), company, since or 0.0, issue, dry_run=dry_run, rate=rate, force=force
+    )
+    _exit(asyncio.run(run))
+
+
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL is required"))
+def audit(
+    company: Annotated[
+        list[str] | None,
+        typer.Option(parser=_company, metavar="ID", help="This company's id; repeatable. Without it, all."),
+    ] = None,
+    since: Annotated[
+        float | None,
+        typer.Option(parser=_when, metavar="TIME", help="Only comments made then or later; without it, all."),
+    ] = None,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair what is found.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare Paperclip's comments with what Hindsight holds. Exit code 1 if anything is to be repaired."""
+    from consumer import app_repair  # noqa: PLC0415
+
+    run = app_repair.run_audit(load_settings(), company or (), since or 0.0, fix=fix, as_json=as_json)
+    _exit(asyncio.run(run))
+
+
 @app.command()
 def settings() -> None:
     """List every setting with its default and meaning."""

@@ -12,10 +12,14 @@ class _Model(BaseModel):
 
 
 class Document(_Model):
-    """A document that a bank holds; `original_text` is None in a listing."""
+    """A document that a bank holds; `original_text` is None in a listing.
+
+    `content_hash` is the SHA-256 of its text's UTF-8, in hex.
+    """
 
     id: str
     original_text: str | None = None
+    content_hash: str | None = None
     document_metadata: dict[str, Any] | None = None
     retain_params: dict[str, Any] | None = None
     created_at: str | None = None

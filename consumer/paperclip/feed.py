@@ -28,6 +28,7 @@ class FeedOperation(StrEnum):
     AUDIT = "audit"
     ISSUES = "issues"
     ISSUE = "issue"
+    ACTIVITY = "activity"
     COMMENTS = "comments"
     COMMENT = "comment"
     RUNS = "runs"
@@ -150,6 +151,10 @@ class FeedClient:
     async def issue(self, issue: str) -> Json | None:
         """A whole issue; None if this key is shown none of this id."""
         return await self._object(FeedOperation.ISSUE, f"/api/issues/{path_uuid(issue)}")
+
+    async def activity(self, issue: str) -> list[Json]:
+        """What was done to an issue, newest first; `details.changes` says from what to what."""
+        return await self._list(FeedOperation.ACTIVITY, f"/api/issues/{path_uuid(issue)}/activity", {})
 
     async def comment(self, issue: str, comment: str) -> Json | None:
         """A comment, a tombstone too; None if its row is gone.

@@ -13,6 +13,8 @@ from schemas.objects import CamelModel, Uuid
 
 BEGINNING = "beginning"
 """The key of the record that says when the relay was first started."""
+BACKFILL = "backfill:"
+"""How the key begins of a record that says how far a backfill came."""
 
 
 class CommentPosition(CamelModel):
@@ -56,6 +58,7 @@ class Checkpoints:
         self._make = make
         self._topic = topic
         self._held: dict[str, Checkpoint] = {}
+        self._backfills: dict[str, float] = {}
         self.start: float | None = None
 
     def of(self, company: str) -> Checkpoint | None:
@@ -100,6 +103,15 @@ class Checkpoints:
             await self._publisher.publish(self._topic, company.encode(), value)
             self._held[company] = checkpoint
 
+    def backfilled(self, name: str) -> float | None:
+        """Up to where an unfinished backfill of this name came, seconds since the epoch; None if there is none."""
+        return self._backfills.get(name)
+
+    async def write_backfill(self, name: str, reached: float | None) -> None:
+        """Note how far a backfill came; None: it is finished. Raises `UpstreamDown`."""
+        value = None if reached is None else encode({"reached": reached})
+        await self._publisher.publish(self._topic, f"{BACKFILL}{name}".encode(), value)
+
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
         """Take a record; one that cannot be read is passed over, and its company is read from the start again."""
         name = (key or b"").decode("utf-8", "replace")
@@ -107,10 +119,13 @@ class Checkpoints:
             found = decode(value)
             if name == BEGINNING:
                 self.start = float(found["start"])
+            elif name.startswith(BACKFILL):
+                self._backfills[name.removeprefix(BACKFILL)] = float(found["reached"])
             else:
                 self._held[name] = Checkpoint.model_validate(found)
         except (ValueError, LookupError, TypeError, ValidationError):
             self._held.pop(name, None)
+            self._backfills.pop(name.removeprefix(BACKFILL), None)
 
 
 async def _unknown(consumer: AIOKafkaConsumer, topic: str) -> set[int]:

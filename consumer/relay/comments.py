@@ -5,7 +5,6 @@ over changed issues finds the rest. Without the audit feed the sweep does it all
 deleted comments by their tombstones, and cancelled ones by their absence.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
@@ -13,7 +12,17 @@ from consumer.errors import HandlingError, Permanent
 from consumer.paperclip.feed import FeedClient, forbidden
 from consumer.relay.checkpoints import CommentPosition
 from consumer.relay.copies import Copies
-from consumer.relay.envelopes import SNIPPET_UNITS, Announcement, Json, of_activity, of_comment, of_vanished
+from consumer.relay.envelopes import (
+    CREATED,
+    DELETED,
+    SNIPPET_UNITS,
+    Announcement,
+    Json,
+    event_id,
+    of_activity,
+    of_vanished,
+)
+from consumer.relay.issues import IssueThen
 from consumer.relay.outbox import Outbox
 from consumer.relay.signals import Notify, Told
 from consumer.relay.times import instant, iso
@@ -85,7 +94,7 @@ class CommentFeed:
             rows.append(row)
         rows.reverse()
         envelopes = [each for row in rows if (each := of_activity(row)) and not self._outbox.knows(each["eventId"])]
-        await self._outbox.send(await asyncio.gather(*(self._copies.announce(each) for each in envelopes)))
+        await self._outbox.send(await self._copies.announce(envelopes))
         for issue in dict.fromkeys(row["entityId"] for row in rows if row["details"] is None):
             await self._hidden(issue, since)
         return max([reached, *(instant(row["createdAt"]) for row in rows)]), count > len(rows)
@@ -124,15 +133,18 @@ class CommentFeed:
         floor = max(self._start, reached - (LOOK_BACK if self.audited else LOOK_BACK_ALONE))
         comments = [self._light(each) async for each in self._back_to(issue["id"], floor)]
         comments.reverse()
-        found = [
-            self._copies.announce_read(of_comment(each, issue), each, issue)
-            for each in comments
-            if instant(each["deletedAt"] or each["createdAt"]) >= self._start
-        ]
+        then = IssueThen(self._client, issue)
+        found = [await self._copies.announce_read(each, then) for each in comments if self._is_new(each)]
         if not self.audited:
             found += await self._vanished(issue, comments, floor)
         await self._outbox.send(found)
         self._read[issue["id"]] = issue["updatedAt"]
+
+    def _is_new(self, comment: Json) -> bool:
+        happened = DELETED if comment["deletedAt"] is not None else CREATED
+        return instant(comment["deletedAt"] or comment["createdAt"]) >= self._start and not self._outbox.knows(
+            event_id(happened, comment["id"])
+        )
 
     async def _back_to(self, issue: str, floor: float) -> AsyncIterator[Json]:
         async for comment in self._client.comments(issue, oldest_first=False):

@@ -1,25 +1,27 @@
-"""The whole objects that fresh events carry, so that who handles them need not ask Paperclip.
+"""The whole objects that events carry, so that who handles them need not ask Paperclip.
 
 A copy is a help, never a condition: an event whose object cannot be had goes without.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.paperclip.feed import FeedClient
-from consumer.relay.envelopes import CREATED, STARTED, Announcement, Json, issue_copy, run_copy
+from consumer.relay.envelopes import CREATED, STARTED, Announcement, Json, issue_copy, of_comment, run_copy
+from consumer.relay.issues import IssuesThen, IssueThen
 from consumer.relay.signals import Notify, Told
 from consumer.relay.times import instant
 
 FRESH = 60.0
-"""Seconds after which an event gets no copies, and a comment is a replay: things may have changed since."""
+"""Seconds after which a comment is published as a replay: who handles it asks how it stands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Copies:
-    """Makes announcements of one company's envelopes.
+    """Makes announcements of envelopes.
 
     Attributes:
         enabled: false leaves all fetching to who handles the events.
@@ -37,50 +39,63 @@ class Copies:
         """Whether something of this time is still as it was announced."""
         return self.now() - instant(time) < FRESH
 
-    async def announce(self, envelope: Json) -> Announcement:
-        """An announcement with the objects that Paperclip is asked for. Raises `UpstreamDown`."""
-        is_comment, is_start = envelope["eventType"] == CREATED, envelope["eventType"] == STARTED
-        if not self.fresh(envelope["occurredAt"]):
-            return Announcement(envelope, replay=is_comment)
-        if not self.enabled or not (is_comment or is_start):
-            return Announcement(envelope)
+    async def announce(self, envelopes: Sequence[Json]) -> list[Announcement]:
+        """Announcements with the objects that Paperclip is asked for. Raises `UpstreamDown`."""
+        then = IssuesThen(self.client)
+        return await asyncio.gather(*(self._announce(each, then) for each in envelopes))
+
+    async def announce_read(
+        self, comment: Json, issue: IssueThen, *, past: bool = False, repair: str = ""
+    ) -> Announcement:
+        """An announcement of a comment that was read just now, and so was its issue. Raises from `consumer.errors`.
+
+        Args:
+            past: it is published as a replay, however fresh. repair: see `Announcement`.
+        """
+        envelope = of_comment(comment, issue.now)
+        replay = envelope["eventType"] == CREATED and (past or not self.fresh(comment["createdAt"]))
+        if envelope["eventType"] != CREATED or not self.enabled:
+            return Announcement(envelope, replay=replay, repair=repair)
+        copies = {} if replay else {"comment": comment}
+        if self._needs_issue(comment["authorAgentId"] or comment["derivedAuthorAgentId"]):
+            copies["issue"] = issue_copy(await issue.at(comment["createdAt"]), described=False)
+        return Announcement(envelope, copies, replay=replay, repair=repair)
+
+    async def _announce(self, envelope: Json, then: IssuesThen) -> Announcement:
+        copies: dict[str, Json] = {}
+        ask = {CREATED: self._of_comment, STARTED: self._of_run}.get(envelope["eventType"])
         try:
-            copies = await (self._comment(envelope) if is_comment else self._run(envelope))
+            if ask is not None and self.enabled:
+                copies = await ask(envelope, then)
         except UpstreamDown:
             raise
         except HandlingError as error:
             self.notify(Told("an event goes without copies", {"event_id": envelope["eventId"], "error": str(error)}))
-            copies = {}
-        return Announcement(envelope, copies)
+        replay = envelope["eventType"] == CREATED and not self.fresh(envelope["occurredAt"])
+        return Announcement(envelope, copies, replay=replay)
 
-    def announce_read(self, envelope: Json, comment: Json, issue: Json) -> Announcement:
-        """An announcement with objects that were read just now."""
-        if envelope["eventType"] != CREATED:
-            return Announcement(envelope)
-        if not self.fresh(comment["createdAt"]):
-            return Announcement(envelope, replay=True)
-        if not self.enabled:
-            return Announcement(envelope)
-        copies = {"comment": comment}
-        if self.issues or not (comment["authorAgentId"] or comment["derivedAuthorAgentId"]):
-            copies["issue"] = issue_copy(issue, described=False)
-        return Announcement(envelope, copies)
+    def _needs_issue(self, agent: str | None) -> bool:
+        return self.issues or agent is None
 
-    async def _comment(self, envelope: Json) -> dict[str, Json]:
-        issue_id, payload = envelope["entityId"], envelope["payload"]
-        asked: list[Awaitable[Json | None]] = [self.client.comment(issue_id, payload["commentId"])]
-        if self.issues or payload["agentId"] is None:
-            asked.append(self.client.issue(issue_id))
-        comment, issue = [*await asyncio.gather(*asked), None][:2]
-        copies = {"comment": comment} if comment is not None else {}
-        return copies | ({"issue": issue_copy(issue, described=False)} if issue is not None else {})
+    async def _of_comment(self, envelope: Json, then: IssuesThen) -> dict[str, Json]:
+        issue_id, payload, made = envelope["entityId"], envelope["payload"], envelope["occurredAt"]
+        asked: dict[str, Coroutine[Any, Any, Json | None]] = {}
+        if self.fresh(made):
+            asked["comment"] = self.client.comment(issue_id, payload["commentId"])
+        if self._needs_issue(payload["agentId"]):
+            asked["issue"] = then.at(issue_id, made)
+        found = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
+        copies = {name: each for name, each in found.items() if each is not None}
+        return copies | ({"issue": issue_copy(copies["issue"], described=False)} if "issue" in copies else {})
 
-    async def _run(self, envelope: Json) -> dict[str, Json]:
+    async def _of_run(self, envelope: Json, then: IssuesThen) -> dict[str, Json]:
+        issue_id, started = envelope["payload"]["issueId"], envelope["occurredAt"]
+        if issue_id is None or not self.fresh(started):  # nothing is recalled for it
+            return {}
         run = await self.client.run(envelope["payload"]["runId"])
         copies = {"run": run_copy(run)} if run is not None else {}
         wake = (copies["run"]["contextSnapshot"].get("paperclipWake") or {}) if copies else {}
-        issue_id = envelope["payload"]["issueId"]
-        if issue_id is not None and (self.issues or not wake.get("issue")):
-            issue = await self.client.issue(issue_id)
+        if self.issues or not wake.get("issue"):
+            issue = await then.at(issue_id, started)
             copies |= {"issue": issue_copy(issue, described=True)} if issue is not None else {}
         return copies

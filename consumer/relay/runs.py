@@ -52,7 +52,7 @@ class RunFeed:
                 rows[found["id"]] = found
         runs = sorted(rows.values(), key=lambda row: str(row["createdAt"]))
         envelopes = [each for run in await asyncio.gather(*(self._events(run) for run in runs)) for each in run]
-        await self._outbox.send(await asyncio.gather(*(self._copies.announce(each) for each in envelopes)))
+        await self._outbox.send(await self._copies.announce(envelopes))
         # Those that were not asked for stand first, so that each has its turn.
         still = [run["id"] for run in runs if run["status"] not in TERMINAL]
         return RunPosition(

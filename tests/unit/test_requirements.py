@@ -33,7 +33,7 @@ def asked(*extras: str, groups: tuple[str, ...] = ()) -> list[Requirement]:
     [
         ("base", asked()),
         ("fast", asked("fast")),
-        ("dev", asked(*PROJECT["project"]["optional-dependencies"], groups=("test", "lint"))),
+        ("dev", asked(*PROJECT["project"]["optional-dependencies"], groups=("test", "lint", "ops"))),
     ],
 )
 def test_what_is_asked_for_is_locked(name: str, requirements: list[Requirement]) -> None:

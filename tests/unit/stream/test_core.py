@@ -336,6 +336,15 @@ def test_what_is_done_of_a_partition_that_left_is_forgotten() -> None:
     assert begin(core).record.offset == 0
 
 
+def test_a_probe_that_a_rebalance_cut_short_holds_up_no_other() -> None:
+    core = lane(b"a", b"b")
+    end(core, begin(core), DOWN)
+    begin(core, 1.0)
+    core.assign([P0])
+    core.deliver(P0, [record(0, b"a")], 1)
+    assert core.start(LATER) is not None
+
+
 def test_a_commit_that_is_acknowledged_late_never_takes_a_later_one_back() -> None:
     core = lane(b"a", b"b")
     end(core, begin(core), Done())

@@ -10,6 +10,6 @@ lock() {
     --custom-compile-command requirements/lock.sh --output-file "$output" pyproject.toml "$@"
 }
 
-lock requirements/dev.txt --all-extras --group test --group lint --group ops "$@"
+lock requirements/dev.txt --all-extras --group build --group test --group lint --group ops "$@"
 lock requirements/base.txt --constraint requirements/dev.txt
 lock requirements/fast.txt --constraint requirements/dev.txt --extra fast

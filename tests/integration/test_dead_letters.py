@@ -127,6 +127,7 @@ async def test_forced_each_has_a_repair_of_its_own(place: Place) -> None:
     assert len(set(repairs)) == 2
 
 
+@pytest.mark.real_kafka  # the other broker does not heed a topic's limit
 async def test_the_tables_and_a_letter_that_was_cut(
     place: Place, topics: Topics, capsys: pytest.CaptureFixture[str]
 ) -> None:

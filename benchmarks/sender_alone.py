@@ -1,0 +1,32 @@
+"""Our sender without Kafka, without handlers: what it reaches by itself with so many requests in flight.
+
+    python -m benchmarks.sender_alone URL BACKEND IN_FLIGHT
+"""
+
+import asyncio
+import sys
+
+from benchmarks.events import BANK, retain_body
+from consumer.http import Request, segment
+from consumer.senders import open_sender
+
+HEADERS = {"User-Agent": "paperclip-memory", "Accept": "application/json", "Content-Type": "application/json"}
+
+
+async def main(url: str, backend: str, in_flight: int) -> None:
+    requests = [
+        Request("POST", f"{url}/v1/default/banks/{segment(BANK)}/memories", HEADERS, retain_body(number))
+        for number in range(in_flight)
+    ]
+    async with open_sender(backend, in_flight) as send:
+
+        async def again_and_again(request: Request) -> None:
+            while True:
+                reply = await send(request)
+                assert reply.status == 200, reply
+
+        await asyncio.gather(*(again_and_again(request) for request in requests))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -6,6 +6,7 @@ already taken; `getmany` must never be cancelled.
 """
 
 from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
@@ -109,7 +110,10 @@ class KafkaSource:
         return batches
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        await self._consumer.commit({TopicPartition(*partition): offset for partition, offset in offsets.items()})
+        note = datetime.now(UTC).isoformat(timespec="milliseconds")
+        await self._consumer.commit(
+            {TopicPartition(*partition): (offset, note) for partition, offset in offsets.items()}
+        )
 
     async def position(self, partition: Partition) -> int:
         return int(await self._consumer.position(TopicPartition(*partition)))
@@ -145,6 +149,15 @@ class KafkaSource:
 
     def forget_pauses(self) -> None:
         self._paused = set()
+
+
+def committed_at(note: str) -> float | None:
+    """When a commit was made, seconds since the epoch, from the note that `KafkaSource` leaves with its offset; None
+    for another's commit."""
+    try:
+        return datetime.fromisoformat(note).timestamp()
+    except ValueError:
+        return None
 
 
 class _Listener(ConsumerRebalanceListener):

@@ -1,20 +1,35 @@
-"""Wiring of the exporter: `paperclip-memory exporter`."""
+"""Wiring of the exporter and of `paperclip-memory status`, which look at the same things."""
 
 import asyncio
+import logging
+import sys
+from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
+from functools import partial
 
 import structlog
+from rich.console import Console
+from rich.live import Live
 
-from consumer.app import Process, open_clients, start_process
+from consumer.app import EXIT_FAILED, Process, open_clients, start_process
 from consumer.app_process import last_resort, observed, until_told
 from consumer.exporter.collector import ExporterGauges
 from consumer.exporter.hindsight_source import HindsightWatch
 from consumer.exporter.kafka_source import KafkaWatch
 from consumer.exporter.snapshot import HindsightSeen, KafkaSeen, Source
 from consumer.exporter.watch import Lookout
+from consumer.kafka import reaching_kafka, reader
+from consumer.letters.topic import LetterTopic
 from consumer.observability.health import Check, Health
+from consumer.observability.logs import configure_logging
 from consumer.settings import Settings
+from consumer.settings_types import LogFormat, LogLevel
+from consumer.status import Letters, Status, as_screen, take
+from consumer.status import as_json as status_json
+
+WATCH_INTERVAL = 5.0
+"""Seconds between two looks of `status --watch`."""
 
 
 @asynccontextmanager
@@ -51,6 +66,41 @@ async def run_exporter(settings: Settings) -> int:
                 await until_told(())
             ending.enter_context(last_resort(settings.shutdown_timeout))
     return 0
+
+
+async def run_status(settings: Settings, *, watch: bool, as_json: bool) -> int:
+    """Print how everything stands, with `watch` until Ctrl-C. Returns the exit code: 1 if a source is silent."""
+    configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would say stands on the screen
+    async with AsyncExitStack() as stack:
+        hindsight, _ = await stack.enter_async_context(open_clients(settings, 1))
+        kafka = KafkaWatch(settings)
+        stack.push_async_callback(kafka.close)
+        queue = HindsightWatch(hindsight, settings.exporter_banks)
+
+        async def look() -> Status:
+            return await take(kafka.look, queue.look, partial(_letters, settings))
+
+        console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
+        if watch:
+            with Live(console=console, auto_refresh=False) as live:
+                while True:
+                    live.update(as_screen(await look()), refresh=True)
+                    await asyncio.sleep(WATCH_INTERVAL)
+        status = await look()
+    if as_json:
+        print(status_json(status))  # noqa: T201 - this is what the command is for
+    else:
+        console.print(as_screen(status))
+    return EXIT_FAILED if status.silent else 0
+
+
+async def _letters(settings: Settings) -> Letters:
+    topics = (settings.topic_agent_runs, settings.topic_issue_comments)
+    topic = LetterTopic(partial(reader, settings), settings.topic_dead_letters, topics)
+    with reaching_kafka(settings):
+        survey = await topic.survey(lambda _done, _total: None)
+    return Letters(dict(Counter(letter.reason for letter in survey.open)), survey.redriven)
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

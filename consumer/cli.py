@@ -64,6 +64,19 @@ def exporter() -> None:
     _exit(asyncio.run(app_exporter.run_exporter(load_settings())))
 
 
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
+def status(
+    watch: Annotated[bool, typer.Option("--watch", help="Look again every 5 s, until Ctrl-C.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show lag, members, Hindsight's queue and dead letters. Exit code 1 if one of the sources does not answer."""
+    from consumer import app_exporter  # noqa: PLC0415
+
+    if watch and as_json:
+        raise typer.BadParameter("--watch is for people, and --json for scripts: give one of them")
+    _exit(asyncio.run(app_exporter.run_status(load_settings(), watch=watch, as_json=as_json)))
+
+
 @app.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
 def topics() -> None:
     """Create the topics that are missing; say how existing ones differ. Changes and deletes nothing."""

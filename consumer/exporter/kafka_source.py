@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
@@ -21,6 +21,7 @@ from consumer.exporter.snapshot import GroupSeen, GroupState, KafkaSeen
 from consumer.kafka import client_options, consumer_options, reaching_kafka
 from consumer.settings import Settings
 from consumer.stream.records import Partition
+from consumer.stream.source import committed_at
 
 TIMEOUT = 30.0
 """Seconds for one look."""
@@ -102,7 +103,8 @@ class KafkaWatch:
         partitions = await _partitions(clients.admin)
         read = {topic for topics in self._groups.values() for topic in topics} & partitions.keys()
         # Commits before ends: what is committed cannot lie beyond an end that is looked up later.
-        committed = {group: await _committed(clients.admin, group) for group in self._groups}
+        commits = {group: await _commits(clients.admin, group) for group in self._groups}
+        committed = {group: {each: found.offset for each, found in commits[group].items()} for group in self._groups}
         logs = await _logs(clients.consumer, [each for topic in sorted(read) for each in partitions[topic]])
         states = {group: await _state(clients.admin, group) for group in self._groups}
         groups = []
@@ -111,7 +113,9 @@ class KafkaWatch:
             waiting = unread(committed[group], own)
             firsts = await _firsts(clients.consumer, waiting, own) if waiting else {}
             members, state = states[group]
-            groups.append(GroupSeen(group, topics, members, state, lags(committed[group], own, firsts, self._now())))
+            times = [commit.at for commit in commits[group].values() if commit.at is not None]
+            seen = lags(committed[group], own, firsts, self._now())
+            groups.append(GroupSeen(group, topics, members, state, seen, max(times, default=None)))
         letters = self._settings.topic_dead_letters
         dead = await _logs(clients.consumer, partitions[letters]) if letters in partitions else None
         return KafkaSeen(
@@ -131,8 +135,13 @@ async def _partitions(admin: AIOKafkaAdminClient) -> dict[str, list[Partition]]:
     }
 
 
-async def _committed(admin: AIOKafkaAdminClient, group: str) -> dict[Partition, int]:
-    """All offsets that a group has committed.
+class _Commit(NamedTuple):
+    offset: int
+    at: float | None
+
+
+async def _commits(admin: AIOKafkaAdminClient, group: str) -> dict[Partition, _Commit]:
+    """All that a group has committed.
 
     By hand, because neither `AIOKafkaConsumer.committed` nor `list_consumer_group_offsets` of aiokafka 0.14 looks at
     the error of the whole answer: a coordinator that is still loading would pass for a group without commits.
@@ -140,13 +149,13 @@ async def _committed(admin: AIOKafkaAdminClient, group: str) -> dict[Partition, 
     coordinator = await admin.find_coordinator(group)
     reply: Any = await admin._send_request(OffsetFetchRequest(group, None), coordinator)  # noqa: SLF001
     _check(reply.error_code, f"committed offsets of group {group}")
-    offsets = {}
+    commits = {}
     for topic, partitions in reply.topics:
-        for number, offset, _, code in partitions:
+        for number, offset, metadata, code in partitions:
             _check(code, f"committed offset of group {group} in {topic} {number}")
             if offset >= 0:
-                offsets[Partition(topic, number)] = offset
-    return offsets
+                commits[Partition(topic, number)] = _Commit(offset, committed_at(metadata))
+    return commits
 
 
 async def _state(admin: AIOKafkaAdminClient, group: str) -> tuple[int, GroupState]:

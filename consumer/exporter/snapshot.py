@@ -54,13 +54,19 @@ class OperationStatus(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GroupSeen:
-    """A consumer group; `topics`: what it reads, also a topic that does not exist now and so has no lag."""
+    """A consumer group.
+
+    Attributes:
+        topics: what it reads, also a topic that does not exist now and so has no lag.
+        last_commit: when it last committed, seconds since the epoch; None for never, or if the committer did not say.
+    """
 
     name: str
     topics: tuple[str, ...]
     members: int
     state: GroupState
     lags: tuple[Lag, ...]
+    last_commit: float | None = None
 
     def without_commit(self, topic: str) -> int:
         """How many partitions of a topic the group has never committed in."""

@@ -122,7 +122,7 @@ class JvmKafka:
         """Start it, again too, and return when it accepts connections; raises `ServerError`."""
         if not (self._home / "data").exists():
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
-            tool = [*self._java, "kafka.tools.StorageTool", "format", "--standalone", "-t", cluster]
+            tool = [*self._java, "kafka.tools.StorageTool", "format", "--standalone", f"--cluster-id={cluster}"]
             _run("formatting Kafka's storage", [*tool, *self._scram, "-c", str(self._config)], self._log)
         self.server.start()
 

@@ -1,9 +1,10 @@
 """Lanes as a worker wires them, within a test."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
@@ -25,13 +26,19 @@ STOP_WITHIN = 20.0
 
 @dataclass
 class RunningLane:
-    """A lane that runs, and what it has said."""
+    """A lane that runs, and what it has said: `times` holds when, in seconds since the epoch."""
 
     lane: Lane
-    signals: list[Signal] = field(default_factory=list)
+    signals: list[Signal]
+    times: list[float]
 
     def attempts(self) -> list[Attempted]:
         return [each for each in self.signals if isinstance(each, Attempted)]
+
+    def spans(self) -> list[tuple[float, float]]:
+        """When each attempt began and ended."""
+        pairs = zip(self.times, self.signals, strict=True)
+        return [(at - each.duration, at) for at, each in pairs if isinstance(each, Attempted)]
 
     def finished(self) -> list[Attempted]:
         """The attempts that were their record's last."""
@@ -61,14 +68,19 @@ async def settings(topics: Topics, hindsight_url: str, *, partitions: int = 8, *
 @asynccontextmanager
 async def lane(of: Settings, name: str) -> AsyncIterator[RunningLane]:
     """Run a lane as a worker does; stop it in the end."""
-    running: RunningLane
     registry = CollectorRegistry()
     operations = {Upstream.HINDSIGHT: HindsightOperation, Upstream.PAPERCLIP: PaperclipOperation}
     metrics = Metrics(registry, version=VERSION, lanes=[name], operations=operations)
     signals: list[Signal] = []
-    process = Process(of, registry, metrics, signals.append, lambda *_args, **_fields: None)
+    times: list[float] = []
+
+    def notify(signal: Signal) -> None:
+        signals.append(signal)
+        times.append(time.time())
+
+    process = Process(of, registry, metrics, notify, lambda *_args, **_fields: None)
     async with open_lane(process, name) as opened:
-        running = RunningLane(opened, signals)
+        running = RunningLane(opened, signals, times)
         task = asyncio.create_task(opened.run())
         try:
             yield running

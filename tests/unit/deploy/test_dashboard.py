@@ -1,0 +1,88 @@
+"""The dashboard as it is committed: made by its script, complete, and asking for what there is."""
+
+import json
+import re
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import yaml  # type: ignore[import-untyped]
+
+from tests.unit.deploy.promql import ROOT, selected, series
+
+GRAFANA = ROOT / "deploy" / "grafana"
+BOARD = json.loads((GRAFANA / "dashboards" / "paperclip-memory.json").read_text())
+ROWS = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
+PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
+OF_EVERY_PROCESS = {"process_resident_memory_bytes"}
+"""What `prometheus_client` adds."""
+
+
+def test_it_is_what_its_script_makes() -> None:
+    checked = subprocess.run([sys.executable, str(GRAFANA / "dashboard.py"), "--check"], check=False)
+    assert checked.returncode == 0, "python deploy/grafana/dashboard.py writes it anew"
+
+
+def test_its_rows() -> None:
+    assert ROWS == [
+        "Overview",
+        "Traffic",
+        "Latency",
+        "Saturation",
+        "Partitions",
+        "Hindsight",
+        "Tools",
+        "Relay",
+        "Dead letters",
+        "Exporter health",
+    ]
+
+
+def test_its_panels_have_ids_and_places_of_their_own() -> None:
+    ids = [panel["id"] for panel in BOARD["panels"]]
+    assert len(set(ids)) == len(ids)
+    cells = [
+        (x, y)
+        for grid in (panel["gridPos"] for panel in BOARD["panels"])
+        for x in range(grid["x"], grid["x"] + grid["w"])
+        for y in range(grid["y"], grid["y"] + grid["h"])
+    ]
+    assert len(set(cells)) == len(cells)
+    assert max(x for x, _ in cells) == 23
+
+
+def test_its_datasource_can_be_chosen() -> None:
+    (variable,) = BOARD["templating"]["list"]
+    assert (variable["name"], variable["type"], variable["query"]) == ("datasource", "datasource", "prometheus")
+
+
+@pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
+def test_a_panel_says_what_it_shows_and_asks_for_what_there_is(panel: dict[str, Any]) -> None:
+    assert panel["title"]
+    assert len(panel["description"]) > 20
+    assert panel["fieldConfig"]["defaults"]["unit"]
+    assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
+    assert panel["targets"]
+    known = series()
+    for target in panel["targets"]:
+        assert target["datasource"]["uid"] == "${datasource}"
+        asked = selected(target["expr"].replace("$__rate_interval", "1m"))
+        assert asked
+        for each in asked:
+            assert each.metric in known or each.metric in OF_EVERY_PROCESS
+            assert each.labels <= known.get(each.metric, {"job"})
+        shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        labels = {label for each in asked for label in known.get(each.metric, {"instance"})}
+        assert shown <= labels
+
+
+def test_provisioning_finds_the_dashboard_and_the_datasource() -> None:
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+    mounts = dict(each.split(":")[:2] for each in compose["services"]["grafana"]["volumes"] if each.startswith("./"))
+    assert mounts["./deploy/grafana/provisioning"] == "/etc/grafana/provisioning"
+    (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/paperclip-memory.yml").read_text())["providers"]
+    assert mounts["./deploy/grafana/dashboards"] == provider["options"]["path"]
+    (source,) = yaml.safe_load((GRAFANA / "provisioning/datasources/prometheus.yml").read_text())["datasources"]
+    assert source["type"] == "prometheus"
+    assert source["url"].split("//")[1].split(":")[0] in compose["services"]

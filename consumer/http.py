@@ -10,6 +10,7 @@ A `Send` answers with the reply the server gave, whatever its status (redirects 
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from urllib.parse import quote, urlsplit, urlunsplit
 
 
@@ -76,6 +77,7 @@ def base_url(url: str) -> str:
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
 
 
+@lru_cache(1024)  # the same few banks come again and again
 def segment(text: str) -> str:
     """Percent-encode one path segment; nothing is left bare that could end the segment."""
     return quote(text, safe="")

@@ -24,7 +24,7 @@ def decode(value: bytes | None) -> dict[str, Any]:
     if value is None:
         raise ValueError("no value")
     try:
-        found = json.loads(value.decode("utf-8"), parse_constant=_refuse)
+        found = _decode(value.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -62,7 +62,7 @@ def encode(value: BaseModel | Mapping[str, Any]) -> bytes:
         ValueError: a number is not finite.
     """
     plain = value.model_dump(by_alias=True, exclude_unset=True) if isinstance(value, BaseModel) else value
-    return json.dumps(plain, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return _encode(plain).encode("ascii")
 
 
 class _NotJsonError(ValueError):
@@ -71,6 +71,11 @@ class _NotJsonError(ValueError):
 
 def _refuse(constant: str) -> NoReturn:
     raise _NotJsonError(f"not JSON: {constant}")
+
+
+# `json.loads` with an argument makes a decoder each time, and `json.dumps` an encoder.
+_decode = json.JSONDecoder(parse_constant=_refuse).decode
+_encode = json.JSONEncoder(separators=(",", ":"), allow_nan=False).encode
 
 
 def _kind(value: object) -> str:

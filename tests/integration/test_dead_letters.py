@@ -18,6 +18,10 @@ from consumer.settings import Settings
 from consumer.stream.dead_letters import write_dead_letter
 from consumer.stream.items import Item
 from consumer.stream.records import Record
+from consumer.stream.signals import Ending
+from tests.chaos.events import dice, versions
+from tests.servers import lanes
+from tests.servers.scripted import ScriptedHindsight, accept, until
 from tests.servers.topics import Topics
 
 EVERYTHING = Filter()
@@ -162,3 +166,34 @@ async def test_what_the_operator_reads_when_nothing_is_there(
     run = app_letters.redrive_letters(away, EVERYTHING, None, dry_run=False, force=False, as_json=False)
     assert await asyncio.wait_for(run, 60) == 1
     assert "✗ Kafka at 127.0.0.1:1" in capsys.readouterr().err
+
+
+async def test_what_a_worker_buries_it_handles_after_the_redrive(
+    topics: Topics, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def refuse(_body: dict[str, Any]) -> int:
+        return 422
+
+    (version,) = versions(1, dice(1, "redrive"))
+    async with ScriptedHindsight(refuse) as hindsight:
+        of = await lanes.settings(topics, hindsight.url)
+        place = Place(of, capsys)
+        async with lanes.lane(of, "retain") as running:
+            await lanes.publish(of, of.topic_issue_comments, [(version.key, version.value, [])])
+            await until(lambda: len(running.finished()) == 1)
+            await place.redrive()
+            await until(lambda: len(running.finished()) == 2)  # refused again: a new letter
+            (letter,) = (await place.shown())["letters"]
+            assert (letter["reason"], letter["redrives"]) == ("rejected", 1)
+            hindsight.answer = accept
+            await place.redrive(force=True)
+            await until(lambda: len(running.finished()) == 3)
+    assert [each.ending for each in running.finished()] == [
+        Ending.DEAD_LETTERED,
+        Ending.DEAD_LETTERED,
+        Ending.SUCCEEDED,
+    ]
+    sent = [body["operation_id"] for body in hindsight.retains]
+    assert sent[0] == sent[1] == version.operation
+    assert sent[2] != version.operation
+    assert (await place.shown())["open"] == 0

@@ -7,6 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from consumer.settings_types import HttpBackend
 from tests.chaos.run import Chaos, Plan
 
 
@@ -14,12 +15,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
     parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="what is done when; else random")
     parser.add_argument("--events", type=int, default=Plan(0).events)
+    parser.add_argument("--backend", choices=list(HttpBackend), default=Plan(0).backend, help="of the workers")
     parser.add_argument("--keep", type=Path, help="where logs and the record of all calls are kept")
     given = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
         directory = given.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        report = asyncio.run(Chaos(Plan(given.seed, events=given.events), directory, _say).run())
+        report = asyncio.run(Chaos(Plan(given.seed, events=given.events, backend=given.backend), directory, _say).run())
     print(report.line)
     return 0 if report.holds else 1
 

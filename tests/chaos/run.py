@@ -36,6 +36,7 @@ class Plan:
     Attributes:
         pause: the longest wait between two things that are done to the workers.
         storm: how long a sink's mood lasts. outage: for how long nobody listens on its port.
+        backend: the workers' `http_backend`.
     """
 
     seed: int
@@ -48,6 +49,7 @@ class Plan:
     pause: float = 16.0
     storm: float = 6.0
     outage: float = 60.0
+    backend: str = "httpx"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +67,7 @@ class Report:
     terminations: int
     unclean: int
     seed: int
+    backend: str
 
     @property
     def line(self) -> str:
@@ -95,6 +98,7 @@ class Chaos:
         self._settings = {
             "KAFKA_BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,
             "HINDSIGHT_API_URL": self._sink_url,
+            "HTTP_BACKEND": plan.backend,
             "HTTP_TIMEOUT": str(HANG - 1),
             "HEALTH_TIMEOUT": "1",
             "RETRY_FIRST_DELAY": "0.5",
@@ -138,6 +142,7 @@ class Chaos:
             terminations=self._fleet.terminations,
             unclean=len(self._fleet.unclean),
             seed=plan.seed,
+            backend=plan.backend,
         )
 
     @asynccontextmanager

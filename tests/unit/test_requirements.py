@@ -33,6 +33,7 @@ def asked(*extras: str, groups: tuple[str, ...] = ()) -> list[Requirement]:
     [
         ("base", asked()),
         ("fast", asked("fast")),
+        ("build", [Requirement(line) for line in PROJECT["dependency-groups"]["build"]]),
         ("dev", asked(*PROJECT["project"]["optional-dependencies"], groups=("test", "lint", "ops"))),
     ],
 )
@@ -45,12 +46,13 @@ def test_what_is_asked_for_is_locked(name: str, requirements: list[Requirement])
 
 
 def test_the_files_agree() -> None:
-    base, fast, dev = locked("base"), locked("fast"), locked("dev")
+    base, fast, dev, build = locked("base"), locked("fast"), locked("dev"), locked("build")
     assert base.items() <= fast.items() <= dev.items()
+    assert build.items() <= dev.items()
     assert set(fast) - set(base) == {"pyreqwest"}
 
 
-@pytest.mark.parametrize("name", ["base", "fast", "dev"])
+@pytest.mark.parametrize("name", ["base", "fast", "build", "dev"])
 def test_every_pin_has_hashes_and_no_address(name: str) -> None:
     text = (ROOT / "requirements" / f"{name}.txt").read_text(encoding="utf-8")
     entries = re.split(r"\n(?=[A-Za-z0-9])", "\n" + text)[1:]

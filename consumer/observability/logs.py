@@ -4,6 +4,7 @@ Our own lines go straight through structlog. Those of libraries (aiokafka, async
 from warnings up, in the same shape, and at most one of a kind in 10 s. No line holds a body or a key.
 """
 
+import json
 import logging
 import re
 import sys
@@ -52,7 +53,14 @@ def _renderer(log_format: LogFormat) -> Processor:
         return structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
-    return structlog.processors.JSONRenderer()
+    return _as_json
+
+
+_encode = json.JSONEncoder(default=repr).encode  # structlog's own renderer makes an encoder for each line
+
+
+def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
+    return _encode(event)
 
 
 _HIDDEN = frozenset(

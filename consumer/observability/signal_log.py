@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from structlog.typing import FilteringBoundLogger
@@ -31,6 +32,7 @@ _ENDINGS = {
 }
 
 
+@lru_cache(1024)
 def bank_hash(bank: str) -> str:
     """What stands for a bank in logs: bank ids can hold a user's e-mail address."""
     return hashlib.sha256(bank.encode("utf-8", "surrogatepass")).hexdigest()[:12]
@@ -38,6 +40,7 @@ def bank_hash(bank: str) -> str:
 
 def log_signals(logger: FilteringBoundLogger) -> Notify:
     """A `Notify` that logs: one line for each attempt's end, warnings for what an operator should look at."""
+    logger = logger.bind()  # once: structlog's proxy would do it for each line
     polls = Throttle(10.0)
 
     def notify(signal: Signal) -> None:

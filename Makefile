@@ -6,7 +6,7 @@ SHELL := /bin/sh
 BIN := .venv/bin
 STAMP := .venv/setup-done
 
-.PHONY: help setup demo test e2e chaos lint clean
+.PHONY: help setup demo test e2e bench chaos lint clean
 
 help: ## this list
 	@echo "paperclip-memory: long-term memory for the agents of a Paperclip instance."
@@ -38,6 +38,9 @@ e2e: $(STAMP) ## end to end: real Apache Kafka (Docker, or a JVM with Maven) and
 
 chaos: $(STAMP) ## 5,000 events while workers, broker and sink fail at random (a JVM and Maven; 6 minutes)
 	@$(BIN)/python -m tests.chaos
+
+bench: $(STAMP) ## throughput, latency and memory beside the peers (a JVM and Maven; 15 minutes, quiet)
+	@$(BIN)/python -m benchmarks $(ARGS)
 
 lint: $(STAMP) ## ruff, mypy and the import rules
 	@echo "lint: ruff"

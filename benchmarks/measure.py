@@ -39,7 +39,7 @@ class Line:
     Attributes:
         bench: which question it answers.
         in_flight: requests at once, of each worker.
-        of_ideal: 1 if every slot is always used: events/s × sink latency ÷ requests in flight of all workers.
+        of_ideal: 1 if every slot is always used: events/s x sink latency ÷ requests in flight of all workers.
         cpu_us_per_event: all threads of all the subject's processes.
         rss_mb: the most memory that it had.
         p50_ms, p99_ms: how long an event holds its slot: from one request of a connection to its next. For recalls:

@@ -1,6 +1,6 @@
 """Asks the sink as fast as it answers, over bare sockets: shows that the sink does not limit what is measured.
 
-    python -m benchmarks.raw_load PORT IN_FLIGHT
+python -m benchmarks.raw_load PORT IN_FLIGHT
 """
 
 import asyncio

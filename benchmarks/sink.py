@@ -14,7 +14,7 @@ from itertools import count
 
 RETAIN = b"/memories HTTP/1.1"
 RECALL = b"/memories/recall HTTP/1.1"
-ISSUE = {"id": "7d1b3c5e-0c59-4c8c-9a5e-2d1f6c0b9a10", "title": "Rotate the signing keys", "description": "Every 90 days."}
+ISSUE = {"id": "7d1b3c5e-0c59-4c8c-9a5e-2d1f6c0b9a10", "title": "Rotate the keys", "description": "Every 90 days."}
 RUN = {"contextSnapshot": {"paperclipWake": {"issue": ISSUE, "comments": []}}}
 
 

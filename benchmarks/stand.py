@@ -110,6 +110,8 @@ def standing(say: Say, *, quick: bool, records: int) -> Iterator[Stand]:
         with kafka_jvm.JvmKafka(logs) as kafka:
             say(f"producing {records} records")
             events.fill(kafka.bootstrap_servers, events.COMMENTS, events.comments(records))
+            for topic in (events.RUNS, events.RECALLS, events.DEAD_LETTERS):
+                events.fill(kafka.bootstrap_servers, topic, ())
             yield Stand(kafka.bootstrap_servers, logs, python, classpath, quick, say)
 
 

@@ -1,4 +1,4 @@
-"""FastStream: with `max_workers`, and with the middleware of faststream-concurrent-aiokafka; httpx or its aiohttp transport.
+"""FastStream with `max_workers`, and with faststream-concurrent-aiokafka; httpx, or httpx over its aiohttp transport.
 
 python streams.py workers|middleware httpx|aiohttp BOOTSTRAP TOPIC GROUP URL IN_FLIGHT
 """

@@ -1,0 +1,89 @@
+"""`make bench`: measure, print one JSON line for each run, and write `docs/benchmarks.md` with its plot."""
+
+import argparse
+import os
+import platform
+import subprocess
+import sys
+import time
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks import process, report
+from benchmarks.benches import BENCHES, RECORDS
+from benchmarks.measure import Line, medians
+from benchmarks.stand import HERE, Stand, standing
+from consumer.demo.servers.supervise import ServerError
+
+DOCS = HERE.parent / "docs"
+RESULTS = HERE / "results.jsonl"
+
+
+def main() -> int:
+    given = _arguments()
+    chosen = [bench for bench in BENCHES if not given.bench or bench.name in given.bench]
+    begun = time.monotonic()
+
+    def say(text: str) -> None:
+        print(f"{time.monotonic() - begun:6.1f} s  {text}", file=sys.stderr, flush=True)
+
+    minutes = sum(bench.minutes for bench in chosen)
+    if not given.quick:
+        say(f"about {minutes + 0.5:.0f} minutes; the machine's load is {process.load():.2f}: the quieter, the better")
+    lines: list[Line] = []
+    try:
+        with standing(say, quick=given.quick, records=RECORDS) as stand:
+            for bench in chosen:
+                say(f"{bench.name}: {bench.asks}")
+                for line in bench.run(stand):
+                    print(line.json, flush=True)
+                    lines.append(line)
+            if not given.bench and not given.quick:
+                _write(lines, stand)
+    except ServerError as error:
+        say(f"✗ {error}")
+        return 1
+    print(report.table(medians(lines)))
+    for verdict in report.verdicts(medians(lines)):
+        print(verdict.text)
+    say(f"done; the machine's load is {process.load():.2f}")
+    return 0
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks",
+        description="The worker beside its peers, on real Apache Kafka. A whole run writes docs/benchmarks.md.",
+        epilog="\n".join(f"  {bench.name:<12} {bench.asks}" for bench in BENCHES),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("bench", nargs="*", help="which ones; none for all", metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="one short run of each: to see that it works")
+    given = parser.parse_args()
+    if unknown := set(given.bench) - {bench.name for bench in BENCHES}:
+        parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
+    return given
+
+
+def _write(lines: list[Line], stand: Stand) -> None:
+    RESULTS.write_text("".join(f"{line.json}\n" for line in lines))
+    page = DOCS / "benchmarks.md"
+    page.write_text(report.page(lines, _machine()))
+    plot = [str(stand.python), str(HERE / "plot.py"), str(RESULTS), str(DOCS / "benchmarks.svg")]
+    subprocess.run(plot, check=True)
+    stand.say(f"written: {page}")
+
+
+def _machine() -> str:
+    processors = Path("/proc/cpuinfo").read_text().splitlines()
+    model = next((line.partition(":")[2].strip() for line in processors if line.startswith("model name")), "unknown")
+    java = subprocess.run(["java", "-version"], capture_output=True, text=True, check=False).stderr.partition("\n")[0]
+    libraries = ", ".join(f"{name} {version(name)}" for name in ("aiokafka", "httpx", "aiohttp", "pyreqwest"))
+    return (
+        f"{os.cpu_count()} cores of {model}, Linux {platform.release().partition('-')[0]}, "
+        f"Python {platform.python_version()}, {java}, {libraries}, {time.strftime('%Y-%m-%d')}"
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,222 @@
+"""Real tools servers, and what agents, the gateway and an operator do with them."""
+
+import json
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from consumer.demo.servers.place import give, other_account
+from consumer.demo.servers.supervise import Server, answers, free_port
+from consumer.demo.servers.worker import command, environment
+from tests.e2e.office import Json, Office, settle
+from tests.e2e.site import Site
+
+SECRET = "a-shared-secret-of-the-end-to-end-tests"
+DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
+
+
+class Tools:
+    """A running `paperclip-memory tools`."""
+
+    def __init__(self, url: str, metrics: str) -> None:
+        self.url = url
+        self._metrics = metrics
+
+    def client(self, key: str, run: str | None = None) -> httpx.Client:
+        """What an agent calls with."""
+        headers = {"Authorization": f"Bearer {key}"} | ({"X-Paperclip-Run-Id": run} if run else {})
+        return httpx.Client(base_url=self.url, headers=headers, timeout=30)
+
+    def count(self, name: str, **labels: str) -> float:
+        """The sum of a counter's samples that have these labels."""
+        from prometheus_client.parser import text_string_to_metric_families
+
+        text = httpx.get(self._metrics, timeout=10).raise_for_status().text
+        return sum(
+            sample.value
+            for family in text_string_to_metric_families(text)
+            for sample in family.samples
+            if sample.name == f"paperclip_memory_{name}" and labels.items() <= sample.labels.items()
+        )
+
+    def hindsight_calls(self) -> float:
+        return self.count("upstream_requests_total", upstream="hindsight")
+
+
+@dataclass
+class Yard:
+    """A site whose Paperclip is a real one.
+
+    Attributes:
+        settings: of every command, names without the prefix.
+    """
+
+    site: Site
+    office: Office
+    settings: dict[str, str]
+    workers: list["Worker"] = field(default_factory=list)
+    gateways: list["Gateway"] = field(default_factory=list)
+
+    @contextmanager
+    def tools(self, **changes: str) -> Iterator[Tools]:
+        """A tools server of its own, as its users start it."""
+        port, metrics_port = free_port(), free_port()
+        ports = {"TOOLS_PORT": str(port), "TOOLS_METRICS_PORT": str(metrics_port)}
+        metrics = f"http://127.0.0.1:{metrics_port}"
+        server = Server(
+            step="starting the tools",
+            command=[command(), "tools"],
+            ready=lambda: answers(f"{metrics}/readyz"),
+            log=self.site.logs / f"tools-{uuid.uuid4().hex[:6]}.log",
+            env=environment(self.settings | ports | changes),
+            deadline=60,
+            grace=30,
+        )
+        server.start()
+        try:
+            yield Tools(f"http://127.0.0.1:{port}", f"{metrics}/metrics")
+        finally:
+            server.stop()
+
+    def connect(self, tools: Tools, *options: str, **changes: str) -> tuple[int, str]:
+        """Run `connect`; its exit code and what it printed."""
+        line = [command(), "connect", "--company", self.office.id, *options]
+        env = environment(self.settings | {"TOOLS_URL": tools.url} | changes)
+        done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr
+
+    def connection(self) -> Json:
+        (found,) = self.office.get(f"/api/companies/{self.office.id}/tools/connections")["connections"]
+        return dict(found)
+
+    def gateway(self, run: "Run") -> "Gateway":
+        """A session of Paperclip's tool gateway for a run."""
+        self.gateways.append(Gateway(self.office, run.key))
+        return self.gateways[-1]
+
+    def close(self) -> None:
+        """End the runs that still wait."""
+        for worker in self.workers:
+            (worker.home / "over").touch()
+        for gateway in self.gateways:
+            gateway.close()
+
+    def announce(self, run: Json, event: str) -> None:
+        """Publish an event of a run, as the relay does."""
+        payload = {"runId": run["id"], "agentId": run["agentId"], "issueId": run["contextSnapshot"].get("issueId")}
+        envelope = {
+            "eventId": str(uuid.uuid4()),
+            "eventType": f"agent.run.{event}",
+            "entityId": run["id"],
+            "entityType": "heartbeat_run",
+            "companyId": run["companyId"],
+            "payload": payload,
+        }
+        self.site.publish([envelope])
+
+    def digested(self, bank: str, documents: int) -> None:
+        """Wait until Hindsight holds so many documents of a bank, and digests none."""
+        settle(
+            f"{documents} documents are digested",
+            lambda: len(self.site.documents(bank)) == documents and self.site.digested(bank),
+        )
+
+
+class Run:
+    """A real run of a process agent. Its script waits until it is told to go on, and then writes down what it sees."""
+
+    def __init__(self, yard: Yard, agent: "Worker", issue_title: str) -> None:
+        self._yard = yard
+        self._agent = agent
+        known = {run["id"] for run in yard.office.runs()}
+        self.issue = yard.office.issue(issue_title, agent.id, "todo")
+
+        def begun() -> str | None:
+            fresh = [run["id"] for run in yard.office.runs() if run["id"] not in known and run["agentId"] == agent.id]
+            return next((id_ for id_ in fresh if (agent.home / f"{id_}.env").exists()), None)
+
+        self.id: str = settle("the run has begun", begun)
+        self.run: Json = yard.office.get(f"/api/heartbeat-runs/{self.id}")
+
+    @property
+    def key(self) -> str:
+        """The run's own token, as its process sees it."""
+        return (self._agent.home / f"{self.id}.env").read_text().strip()
+
+    def recalled(self) -> None:
+        """Announce the run's start, and wait until the worker has recalled for it."""
+        self._yard.announce(self.run, "started")
+        settle("it is recalled for", lambda: any(key == self.id.encode() for key, _ in self._yard.site.read("recalls")))
+
+    def go(self, script: str) -> str:
+        """Let the run's process do this and end; what it printed. Its issue is done: nothing wakes the agent again."""
+        self._yard.office.patch(f"/api/issues/{self.issue}", status="done")
+        told, out = (self._agent.home / f"{self.id}.{kind}" for kind in ("go", "out"))
+        told.with_suffix(".new").write_text(script)
+        give(told.with_suffix(".new"), other_account())
+        told.with_suffix(".new").rename(told)
+        ended = ("succeeded", "failed", "cancelled")
+        settle(
+            "the run has ended",
+            lambda: self._yard.office.get(f"/api/heartbeat-runs/{self.id}")["status"] in ended,
+        )
+        return out.read_text()
+
+
+class Worker:
+    """A process agent."""
+
+    def __init__(self, yard: Yard, name: str) -> None:
+        self.home = yard.office.paperclip.home / f"agent-{uuid.uuid4().hex[:8]}"
+        self.home.mkdir()
+        give(self.home, other_account())
+        home = self.home
+        self.id = yard.office.agent(
+            name,
+            f'echo "$PAPERCLIP_API_KEY" > {home}/new.$PAPERCLIP_RUN_ID\n'
+            f"mv {home}/new.$PAPERCLIP_RUN_ID {home}/$PAPERCLIP_RUN_ID.env\n"
+            f"while [ ! -f {home}/$PAPERCLIP_RUN_ID.go ]; do sleep 0.05; [ -f {home}/over ] && exit; done\n"
+            f". {home}/$PAPERCLIP_RUN_ID.go > {home}/$PAPERCLIP_RUN_ID.out 2>&1\n",
+        )
+        yard.workers.append(self)
+        self.key = yard.office.key(self.id)
+        self.bank = yard.office.bank(self.id)
+
+
+class Gateway:
+    """A session of Paperclip's tool gateway, as an agent in a run has it."""
+
+    def __init__(self, office: Office, run_key: str) -> None:
+        self._client = httpx.Client(base_url=f"{office.paperclip.url}/api/tool-gateway", timeout=30)
+        headers = {"Authorization": f"Bearer {run_key}"}
+        session = self._client.post("/sessions", json={}, headers=headers).raise_for_status().json()
+        self._client.headers["x-paperclip-tool-gateway-token"] = session["token"]
+
+    def close(self) -> None:
+        self._client.close()
+
+    def tools(self) -> dict[str, str]:
+        """The gateway's names of the tools, by ours."""
+        listed = self._client.get("/tools").raise_for_status().json()
+        return {tool["name"].rpartition(":")[2].replace("-", "_"): tool["name"] for tool in listed}
+
+    def call(self, name: str, parameters: Any) -> str:
+        """What a tool answers, as the agent gets it."""
+        body = {"tool": self.tools()[name], "parameters": parameters}
+        sent = json.dumps(body)  # in ASCII, as half an emoji leaves JavaScript too
+        reply = self._client.post("/tools/call", content=sent, headers={"content-type": "application/json"})
+        assert reply.status_code == 200, reply.text
+        return str(reply.json()["result"]["content"])
+
+
+def documented_script(url: str) -> str:
+    """The shell block of docs/agents.md, with the URL that is the reader's to set."""
+    (block,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)
+    return f"export PAPERCLIP_MEMORY_URL={url}\n{block}"

@@ -7,6 +7,7 @@ deleted comments by their tombstones, and cancelled ones by their absence.
 
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
+from typing import NamedTuple
 
 from consumer.errors import HandlingError, Permanent
 from consumer.paperclip.feed import FeedClient, forbidden
@@ -33,12 +34,22 @@ CATCH_UP = 5_000
 """Rows of activity that are held at once; what is newer is read again afterwards."""
 LOOK_BACK, LOOK_BACK_ALONE = 3_600.0, 86_400.0
 """Seconds that an issue's comments are read back beyond the last look; the second without the audit feed."""
+SETTLING = 3.0
+"""Seconds that the activity of a comment may be behind it."""
 ASK_AGAIN = 600.0
 """Seconds until the audit feed is tried again after it was forbidden."""
 NO_AUDIT = (
     "the key may not read Paperclip's audit feed (audit:view_agent_actions): deletions are found only by reading the "
     "comments of the last day again"
 )
+
+
+class Looked(NamedTuple):
+    """What a look led to: where, whether there is more to read at once, and whether all that was seen is settled."""
+
+    position: CommentPosition
+    more: bool
+    settled: bool
 
 
 class CommentFeed:
@@ -66,8 +77,8 @@ class CommentFeed:
         """Whether the key may read the audit feed, as far as is known."""
         return self._forbidden_until <= self._copies.now()
 
-    async def look(self, at: CommentPosition, *, thorough: bool) -> tuple[CommentPosition, bool]:
-        """Publish what is new; where that leads to, and whether there is more to read at once.
+    async def look(self, at: CommentPosition, *, thorough: bool) -> Looked:
+        """Publish what is new.
 
         Args:
             thorough: look for comments that no activity tells of, too. Done in any case without the audit feed.
@@ -83,8 +94,8 @@ class CommentFeed:
                     self._notify(Told(NO_AUDIT, {"company": self._company}))
                 self._forbidden_until = self._copies.now() + ASK_AGAIN
         sweep = (thorough or not self.audited) and not more
-        issues = await self._sweep(at.issues) if sweep else at.issues
-        return CommentPosition(activity=activity, issues=issues), more
+        issues, settled = await self._sweep(at.issues) if sweep else (at.issues, True)
+        return Looked(CommentPosition(activity=activity, issues=issues), more, settled)
 
     async def _activity(self, reached: float) -> tuple[float, bool]:
         since = max(self._start, reached - OVERLAP)
@@ -108,43 +119,57 @@ class CommentFeed:
         except Permanent as error:
             self._pass_over(issue_id, error)
 
-    async def _sweep(self, reached: float) -> float:
-        """Read the comments of issues that changed since."""
-        issues = [each async for each in self._client.issues(self._company, iso(reached - OVERLAP))]
+    async def _sweep(self, since: float) -> tuple[float, bool]:
+        """Read the comments of issues that changed since; up to where, and whether all of them were settled."""
+        issues = [each async for each in self._client.issues(self._company, iso(since - OVERLAP))]
+        unsettled = []
         for issue in reversed(issues):
             try:
-                await self._comments(issue, reached)
+                if not await self._comments(issue, since):
+                    unsettled.append(instant(issue["updatedAt"]))
             except Permanent as error:
                 self._pass_over(issue["id"], error)
-        reached = max([reached, *(instant(each["updatedAt"]) for each in issues)])
+        reached = max([since, *(instant(each["updatedAt"]) for each in issues)])
         # Issues that rest for a day are read anew when they change.
         for id_ in [id_ for id_, changed in self._read.items() if instant(changed) < reached - LOOK_BACK_ALONE]:
             del self._read[id_]
             self._living.pop(id_, None)
-        return reached
+        return max(since, min([reached, *unsettled])), not unsettled
 
     def _pass_over(self, issue_id: str, error: HandlingError) -> None:
         self._notify(Told("an issue is passed over", {"issue": issue_id, "error": str(error)}))
 
-    async def _comments(self, issue: Json, reached: float) -> None:
-        """Read an issue's comments back to where they are known, and publish what is not known to be."""
+    async def _comments(self, issue: Json, reached: float) -> bool:
+        """Read an issue's comments back to where they are known, and publish what is not known to be.
+
+        Returns:
+            whether that was all: a comment of just now is left to the audit feed, which knows more about it.
+        """
         if self._read.get(issue["id"]) == issue["updatedAt"]:
-            return
+            return True
         floor = max(self._start, reached - (LOOK_BACK if self.audited else LOOK_BACK_ALONE))
         comments = [self._light(each) async for each in self._back_to(issue["id"], floor)]
         comments.reverse()
         then = IssueThen(self._client, issue)
-        found = [await self._copies.announce_read(each, then) for each in comments if self._is_new(each)]
+        new = [each for each in comments if self._is_new(each)]
+        settled = [each for each in new if not self._is_young(each)]
+        found = [await self._copies.announce_read(each, then) for each in settled]
         if not self.audited:
             found += await self._vanished(issue, comments, floor)
         await self._outbox.send(found)
+        if len(settled) < len(new):
+            return False
         self._read[issue["id"]] = issue["updatedAt"]
+        return True
 
     def _is_new(self, comment: Json) -> bool:
         happened = DELETED if comment["deletedAt"] is not None else CREATED
         return instant(comment["deletedAt"] or comment["createdAt"]) >= self._start and not self._outbox.knows(
             event_id(happened, comment["id"])
         )
+
+    def _is_young(self, comment: Json) -> bool:
+        return self.audited and 0 <= self._copies.now() - instant(comment["createdAt"]) < SETTLING
 
     async def _back_to(self, issue: str, floor: float) -> AsyncIterator[Json]:
         async for comment in self._client.comments(issue, oldest_first=False):

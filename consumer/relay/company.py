@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import NamedTuple
 
 from consumer.errors import HandlingError, Transient
 from consumer.relay.checkpoints import Checkpoint, Checkpoints
@@ -15,6 +16,13 @@ from consumer.stream.retry import RetryPolicy
 HINTED = 5.0
 """Seconds between two looks while the WebSocket says when to look."""
 BACK_OFF = RetryPolicy(first=1.0, longest=60.0)
+
+
+class Progress(NamedTuple):
+    """Whether there is more to read at once, and whether a thorough look need not be repeated soon."""
+
+    more: bool
+    settled: bool
 
 
 class Company:
@@ -71,21 +79,21 @@ class Company:
             if self.hints is not None:
                 tasks.create_task(self.hints.run())
 
-    async def _follow(self, source: Source, look: Callable[[bool, tuple[str, ...]], Awaitable[bool]]) -> None:
+    async def _follow(self, source: Source, look: Callable[[bool, tuple[str, ...]], Awaitable[Progress]]) -> None:
         wake, failures, swept = self.wakes[source], 0, 0.0
         while True:
             hinted, thorough = wake.take()
             started = self._now()
             thorough = thorough or started - swept >= self._sweep
             try:
-                more = await look(thorough, hinted)
+                more, settled = await look(thorough, hinted)
             except (HandlingError, LookupError, TypeError, ValueError) as error:
                 failures += 1
                 wake.set(runs=hinted, thorough=thorough)
                 await asyncio.sleep(self._failed(source, error, failures))
                 continue
             failures = 0
-            if thorough:
+            if thorough and settled:
                 swept = started
             if self.states[source] is not RelayState.FOLLOWING:
                 self._move(source, RelayState.FOLLOWING)
@@ -94,15 +102,15 @@ class Company:
             self.read_at[source] = started
             await wake.wait(HINTED if self.hints is not None and self.hints.connected else self._poll)
 
-    async def _look_at_comments(self, thorough: bool, _hinted: tuple[str, ...]) -> bool:
-        position, more = await self._comments.look(self._at.comments, thorough=thorough)
-        await self._save({"comments": position})
-        return more
+    async def _look_at_comments(self, thorough: bool, _hinted: tuple[str, ...]) -> Progress:
+        looked = await self._comments.look(self._at.comments, thorough=thorough)
+        await self._save({"comments": looked.position})
+        return Progress(looked.more, looked.settled)
 
-    async def _look_at_runs(self, thorough: bool, hinted: tuple[str, ...]) -> bool:
+    async def _look_at_runs(self, thorough: bool, hinted: tuple[str, ...]) -> Progress:
         position = await self._runs.look(self._at.runs, thorough=thorough, hinted=hinted)
         await self._save({"runs": position})
-        return False
+        return Progress(more=False, settled=True)
 
     async def _save(self, update: dict[str, object]) -> None:
         """Keep how far was read; its events are acknowledged by now."""

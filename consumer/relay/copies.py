@@ -10,7 +10,16 @@ from typing import Any
 
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.paperclip.feed import FeedClient
-from consumer.relay.envelopes import CREATED, STARTED, Announcement, Json, issue_copy, of_comment, run_copy
+from consumer.relay.envelopes import (
+    CREATED,
+    STARTED,
+    Announcement,
+    Json,
+    issue_copy,
+    of_comment,
+    run_copy,
+    wake_comment,
+)
 from consumer.relay.issues import IssuesThen, IssueThen
 from consumer.relay.signals import Notify, Told
 from consumer.relay.times import instant
@@ -93,9 +102,22 @@ class Copies:
         if issue_id is None or not self.fresh(started):  # nothing is recalled for it
             return {}
         run = await self.client.run(envelope["payload"]["runId"])
-        copies = {"run": run_copy(run)} if run is not None else {}
-        wake = (copies["run"]["contextSnapshot"].get("paperclipWake") or {}) if copies else {}
-        if self.issues or not wake.get("issue"):
-            issue = await then.at(issue_id, started)
-            copies |= {"issue": issue_copy(issue, described=True)} if issue is not None else {}
+        if run is None:
+            return {}
+        context = run.get("contextSnapshot") or {}
+        wake = context.get("paperclipWake") or await self._wake(context, issue_id, then, started)
+        copies = {"run": run_copy(run | {"contextSnapshot": context | {"paperclipWake": wake}})}
+        if self.issues and (issue := await then.at(issue_id, started)) is not None:
+            copies["issue"] = issue_copy(issue, described=True)
         return copies
+
+    async def _wake(self, context: Json, issue_id: str, then: IssuesThen, started: str) -> Json:
+        """What wakes a run, in the part that matters here: Paperclip writes it some 0.2 s after the run has started."""
+        ids = context.get("wakeCommentIds") or [id_ for id_ in [context.get("wakeCommentId")] if id_]
+        issue, *comments = await asyncio.gather(
+            then.at(issue_id, started), *(self.client.comment(issue_id, each) for each in ids)
+        )
+        return {
+            "issue": issue_copy(issue, described=True) if issue is not None else None,
+            "comments": [wake_comment(each) for each in comments if each is not None],
+        }

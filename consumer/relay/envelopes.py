@@ -15,6 +15,8 @@ NAMESPACE = uuid.UUID("b3a1f2de-90cf-5ad1-a0a1-6d1df5f0c0de")
 """Never change it: consumers know a repeated event by its id."""
 SNIPPET_UNITS = 120
 """Where Paperclip cuts `bodySnippet`, in UTF-16 code units."""
+WAKE_CHARACTERS = 2_000
+"""How much of a comment a query can hold."""
 
 CREATED, DELETED, CANCELLED = "issue.comment.created", "issue.comment.deleted", "issue.comment.cancelled"
 STARTED = "agent.run.started"
@@ -201,6 +203,12 @@ def run_copy(run: Json) -> Json:
     context = run.get("contextSnapshot") or {}
     kept = {name: context[name] for name in ("issueId", "paperclipWake") if name in context}
     return {name: run[name] for name in _RUN_FIELDS if name in run} | {"contextSnapshot": kept}
+
+
+def wake_comment(comment: Json) -> Json:
+    """What a query may need of a comment that wakes a run."""
+    kept = {name: comment[name] for name in ("id", "createdAt", "sourceTrust")}
+    return kept | {"body": (comment["body"] or "")[:WAKE_CHARACTERS]}
 
 
 def snippet(body: str) -> str:

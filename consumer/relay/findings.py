@@ -144,11 +144,16 @@ def judge(report: Report, subject: Subject, held: Collection[Held], work: Work, 
     report.elsewhere += kept.bank != place.bank
 
 
+def brief(error: str | None) -> str:
+    """The first line of an operation's error, without the traceback that Hindsight adds."""
+    return (error or "").partition("\n")[0][:200]
+
+
 def _why_missing(work: Work, letter: str) -> str:
     if work.pending:
         return f"its retain hangs since {work.pending[0][1].created_at}"
     if work.failed:
-        return f"its retain failed: {work.failed[0][1].error or 'Hindsight does not say why'}"
+        return f"its retain failed: {brief(work.failed[0][1].error) or 'Hindsight does not say why'}"
     return f"it is a dead letter: {letter}" if letter else ""
 
 

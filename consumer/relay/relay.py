@@ -16,7 +16,7 @@ from consumer.relay.times import http_date, instant, iso
 
 T = TypeVar("T")
 
-DISCOVERY = 30.0
+DISCOVERY = 10.0
 """Seconds between two looks for new companies."""
 
 

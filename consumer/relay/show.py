@@ -4,7 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from consumer.relay.findings import Finding, Kind, Report
+from consumer.relay.findings import Finding, Kind, Report, brief
 
 SHOWN = 20
 """Findings of a kind that are listed for people; JSON has all."""
@@ -34,7 +34,7 @@ def audit_text(report: Report, repaired: int | None) -> str:
             lines += [f"    … and {len(found) - SHOWN} more (--json has all)"] if len(found) > SHOWN else []
     for title, operations in (("failed", report.failed), ("hung", report.hung)):
         lines += [
-            f"  operation {op.id} {title}: {op.type} of {op.document_id}, bank {bank}, {op.error or op.status}"
+            f"  operation {op.id} {title}: {op.type} of {op.document_id}, bank {bank}, {brief(op.error) or op.status}"
             for bank, op in operations[:SHOWN]
         ]
     if report.unknown:
@@ -84,7 +84,13 @@ def _report(report: Report) -> dict[str, Any]:
         },
         **{
             name: [
-                {"bank": bank, "id": op.id, "document": op.document_id, "since": op.created_at, "error": op.error}
+                {
+                    "bank": bank,
+                    "id": op.id,
+                    "document": op.document_id,
+                    "since": op.created_at,
+                    "error": brief(op.error),
+                }
                 for bank, op in operations
             ]
             for name, operations in (("failed_operations", report.failed), ("hung_operations", report.hung))

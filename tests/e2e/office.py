@@ -1,0 +1,186 @@
+"""A company at work on a real Paperclip: agents that run shell scripts, issues, comments, and a plugin that listens."""
+
+import json
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from consumer.demo.servers.place import give, other_account
+from tests.servers.paperclip import Paperclip
+
+Json = dict[str, Any]
+
+SAY = """\
+say() {
+  SAID="$1" node -e '
+    const e = process.env, h = {Authorization: "Bearer " + e.PAPERCLIP_API_KEY, "Content-Type": "application/json"};
+    const api = e.PAPERCLIP_API_URL + "/api/";
+    fetch(api + "heartbeat-runs/" + e.PAPERCLIP_RUN_ID, {headers: h}).then((r) => r.json()).then((run) =>
+      fetch(api + "issues/" + run.contextSnapshot.issueId + "/comments", {
+        method: "POST", headers: {...h, "X-Paperclip-Run-Id": e.PAPERCLIP_RUN_ID}, body: JSON.stringify({body: e.SAID}),
+      })).then((r) => process.exit(r.ok ? 0 : 9));'
+}
+"""
+"""For agents' scripts: `say TEXT` posts a comment on the run's issue. A process has no issue in its environment."""
+
+
+class Office:
+    """One company. All calls raise `httpx.HTTPStatusError` where Paperclip refuses."""
+
+    def __init__(self, paperclip: Paperclip, name: str = "Acme Robotics") -> None:
+        self.paperclip = paperclip
+        self._client = httpx.Client(base_url=paperclip.url, timeout=60)
+        self.id: str = self.post("/api/companies", name=name)["id"]
+
+    def close(self) -> None:
+        self._client.close()
+
+    def get(self, path: str, **query: str | int) -> Any:
+        return self._client.get(path, params=query).raise_for_status().json()
+
+    def post(self, path: str, **body: Any) -> Any:
+        return self._client.post(path, json=body).raise_for_status().json()
+
+    def patch(self, path: str, **body: Any) -> Any:
+        return self._client.patch(path, json=body).raise_for_status().json()
+
+    def agent(self, name: str, script: str = "exit 0") -> str:
+        """Hire an agent whose runs are this shell script; its id."""
+        adapter = {"command": "/bin/sh", "args": ["-c", script]}
+        path = f"/api/companies/{self.id}/agents"
+        return str(self.post(path, name=name, role="engineer", adapterType="process", adapterConfig=adapter)["id"])
+
+    def key(self, agent: str) -> str:
+        return str(self.post(f"/api/agents/{agent}/keys", name="test")["token"])
+
+    def issue(self, title: str, agent: str | None = None, status: str = "backlog", description: str = "") -> str:
+        """Open an issue; its id. Status `todo` wakes the assignee, `backlog` does not."""
+        path = f"/api/companies/{self.id}/issues"
+        body = {"title": title, "description": description, "status": status, "assigneeAgentId": agent}
+        return str(self.post(path, **body)["id"])
+
+    def assign(self, issue: str, agent: str | None) -> None:
+        self.patch(f"/api/issues/{issue}", assigneeAgentId=agent)
+
+    def say(self, issue: str, body: str, key: str | None = None) -> str:
+        """Post a comment, as an agent if its key is given; its id."""
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        reply = self._client.post(f"/api/issues/{issue}/comments", json={"body": body}, headers=headers)
+        return str(reply.raise_for_status().json()["id"])
+
+    def say_half_an_emoji(self, issue: str, tail: str) -> str:
+        """Post a comment whose 120th UTF-16 unit splits an emoji: answered with 500, and stored; its id."""
+        body = "x" * 119 + "\N{GRINNING FACE} " + tail
+        reply = self._client.post(f"/api/issues/{issue}/comments", json={"body": body})
+        assert reply.status_code == 500, f"Paperclip has learnt to announce half an emoji: {reply.status_code}"
+        return str(next(each["id"] for each in self.comments(issue) if each["body"] == body))
+
+    def delete(self, issue: str, comment: str, key: str | None = None) -> None:
+        headers = {"Authorization": f"Bearer {key}"} if key else {}
+        self._client.delete(f"/api/issues/{issue}/comments/{comment}", headers=headers).raise_for_status()
+
+    def cancel(self, issue: str, comment: str) -> None:
+        """Cancel a comment that is queued behind a run of the issue: its row goes."""
+        self._client.delete(f"/api/issues/{issue}/comments/{comment}?mode=cancel").raise_for_status()
+
+    def comments(self, issue: str) -> list[Json]:
+        return list(self.get(f"/api/issues/{issue}/comments", order="asc"))
+
+    def runs(self) -> list[Json]:
+        return list(self.get(f"/api/companies/{self.id}/heartbeat-runs", limit=1000, summary="true"))
+
+    def bank(self, agent: str) -> str:
+        return f"paperclip::{self.id}::{agent}"
+
+
+MANIFEST = {
+    "id": "test.listener",
+    "apiVersion": 1,
+    "version": "1.0.0",
+    "displayName": "Listener",
+    "description": "Writes down every event that it is sent.",
+    "author": "paperclip-memory",
+    "categories": ["automation"],
+    "capabilities": ["events.subscribe"],
+    "entrypoints": {"worker": "worker.js"},
+    "instanceConfigSchema": {"type": "object", "properties": {}, "additionalProperties": True},
+}
+TYPES = [
+    "agent.run.started",
+    "agent.run.finished",
+    "agent.run.failed",
+    "agent.run.cancelled",
+    "issue.comment.created",
+]
+WORKER = """\
+import { appendFileSync } from "node:fs";
+import { definePlugin, runWorker } from "@paperclipai/plugin-sdk";
+const plugin = definePlugin({
+  async setup(ctx) {
+    for (const type of %s) {
+      ctx.events.on(type, async (event) => appendFileSync(%s, JSON.stringify(event) + "\\n"));
+    }
+  },
+});
+export default plugin;
+runWorker(plugin, import.meta.url);
+"""
+
+
+class Listener:
+    """A plugin in Paperclip that writes down what its event bus sends."""
+
+    def __init__(self, office: Office, packages: Path, manifest: Mapping[str, Any] = MANIFEST) -> None:
+        home = office.paperclip.home / "listener"
+        home.mkdir()
+        self._heard = home / "heard.jsonl"
+        (home / "package.json").write_text(
+            json.dumps(
+                {
+                    "name": "paperclip-plugin-listener",
+                    "version": "1.0.0",
+                    "type": "module",
+                    "paperclipPlugin": {"manifest": "manifest.js", "worker": "worker.js"},
+                }
+            )
+        )
+        (home / "manifest.js").write_text(f"export default {json.dumps(manifest)};\n")
+        (home / "worker.js").write_text(WORKER % (json.dumps(TYPES), json.dumps(str(self._heard))))
+        (home / "node_modules").symlink_to(packages / "node_modules")
+        for path in (home, *home.iterdir()):
+            if not path.is_symlink():
+                give(path, other_account())
+        self.plugin = office.post("/api/plugins/install", packageName=str(home), isLocalPath=True)
+        self._home = home
+
+    def heard(self) -> list[Json]:
+        if not self._heard.exists():
+            return []
+        return [json.loads(line) for line in self._heard.read_text().splitlines() if line.endswith("}")]
+
+    def remove(self) -> None:
+        shutil.rmtree(self._home)
+
+
+@contextmanager
+def office(paperclip: Paperclip, name: str = "Acme Robotics") -> Iterator[Office]:
+    """A new company; it stays when the block ends, and nobody looks at it again."""
+    opened = Office(paperclip, name)
+    try:
+        yield opened
+    finally:
+        opened.close()
+
+
+def settle(what: str, look: Any, deadline: float = 60.0, every: float = 0.1) -> Any:
+    """What `look` finds, as soon as it finds something; fails with its name."""
+    end = time.monotonic() + deadline
+    while not (found := look()):
+        assert time.monotonic() < end, f"not within {deadline:.0f} s: {what}"
+        time.sleep(every)
+    return found

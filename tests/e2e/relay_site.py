@@ -1,0 +1,102 @@
+"""A whole installation around a real Paperclip: topics of its own, relay and workers as processes, the commands."""
+
+import json
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Self
+
+from consumer.demo.findings import Metrics
+from consumer.demo.servers.hindsight import Hindsight
+from consumer.demo.servers.supervise import Server, answers, free_port
+from consumer.demo.servers.worker import command, environment
+from tests.e2e.office import Office
+from tests.e2e.site import Company, Site, wait_for
+from tests.servers.kafka import Broker
+
+Json = dict[str, Any]
+
+
+class Relay:
+    """`paperclip-memory relay`; it keeps its port and its settings from `start` to `start`."""
+
+    def __init__(self, settings: Mapping[str, str], log: Path) -> None:
+        port = free_port()
+        self.url = f"http://127.0.0.1:{port}"
+        self.server = Server(
+            step="starting the relay",
+            command=[command(), "relay"],
+            ready=lambda: answers(f"{self.url}/readyz"),
+            log=log,
+            env=environment({**settings, "RELAY_METRICS_PORT": str(port)}),
+            deadline=60,
+            grace=30,
+        )
+
+    def __enter__(self) -> Self:
+        self.server.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+
+
+class RelaySite(Site):
+    """A `Site` whose Paperclip is a real one, and which follows these companies only."""
+
+    def __init__(self, broker: Broker, hindsight: Hindsight, logs: Path, *offices: Office) -> None:
+        super().__init__(broker, hindsight, Company(), logs)
+        self.settings |= {
+            "PAPERCLIP_API_URL": offices[0].paperclip.url,
+            "RELAY_COMPANIES": ",".join(office.id for office in offices),
+            "RELAY_START": "beginning",
+        }
+        self.offices = offices
+
+    @contextmanager
+    def relay(self, **settings: str) -> Iterator[Metrics]:
+        """A relay, as its users start it."""
+        with Relay(self.settings | settings, self.logs / f"relay-{uuid.uuid4().hex[:6]}.log") as relay:
+            yield Metrics(relay.url)
+
+    def command(self, *arguments: str, expect: int = 0, **settings: str) -> str:
+        """What a command of ours prints; fails unless it ends as expected."""
+        done = subprocess.run(
+            [command(), *arguments],
+            env=environment(self.settings | settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == expect, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def audit(self, *arguments: str, expect: int = 0) -> dict[str, Json]:
+        """The audit's report of each company, by its id."""
+        chosen = [part for office in self.offices for part in ("--company", office.id)]
+        found = json.loads(self.command("audit", "--json", *chosen, *arguments, expect=expect))
+        return {each["company"]: each for each in found["companies"]}
+
+    def events(self) -> list[Json]:
+        """All events on both topics."""
+        values = [value for name in ("agent_runs", "issue_comments") for _, value in self.read(name)]
+        return [json.loads(value) for value in values if value is not None]
+
+    def published(self) -> set[tuple[str, str]]:
+        """Type and subject of each."""
+        return {what(event) for event in self.events()}
+
+    def wait_digested(self, banks: Iterator[str] | list[str]) -> None:
+        """Wait until the workers have handled all there is, and Hindsight too."""
+        self.wait_consumed()
+        for bank in banks:
+            wait_for(f"{bank} is digested", lambda bank=bank: self.digested(bank))
+
+
+def what(event: Json) -> tuple[str, str]:
+    """An event's type, and the run or comment that it is about."""
+    payload = event["payload"]
+    return event["eventType"], payload["runId" if event["eventType"].startswith("agent.run.") else "commentId"]

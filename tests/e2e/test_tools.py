@@ -22,7 +22,7 @@ from mcp.client.streamable_http import streamable_http_client
 from consumer.demo.servers.hindsight import Hindsight
 from tests.e2e.office import office
 from tests.e2e.site import Site
-from tests.e2e.tools_site import SECRET, Run, Tools, Worker, Yard, documented_script
+from tests.e2e.tools_site import SECRET, Claude, Run, Tools, Worker, Yard, documented_script
 from tests.servers.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
@@ -87,6 +87,19 @@ def test_the_gateway_lists_and_calls_both_tools(yard: Yard) -> None:
         assert "There is no argument" in gateway.call("hindsight_retain", {"content": half, "agentId": "x"})
         assert yard.connection()["healthStatus"] == "ok"
         run.go("exit 0")
+
+
+def test_paperclip_hands_the_tools_to_claude(yard: Yard) -> None:
+    claude = Claude(yard)
+    with yard.tools() as tools:
+        assert yard.connect(tools)[0] == 0
+        (seen,) = claude.work("Say that you were here").values()
+        assert sorted(name.rpartition(":")[2] for name in seen["tools"]) == ["hindsight-recall", "hindsight-retain"]
+        assert seen["said"] == "Memory saved."
+        yard.digested(claude.bank, 1)
+        (document,) = yard.site.documents(claude.bank).values()
+        runs = [run["id"] for run in yard.office.runs() if run["agentId"] == claude.id]
+        assert document["document_metadata"]["runId"] in runs
 
 
 def test_the_gateway_after_the_secret_was_changed(yard: Yard) -> None:

@@ -216,6 +216,55 @@ class Gateway:
         return str(reply.json()["result"]["content"])
 
 
+CLAUDE = """\
+#!/usr/bin/env node
+import { readFileSync, writeFileSync } from "node:fs";
+const file = process.argv[process.argv.indexOf("--mcp-config") + 1];
+const seen = {};
+for (const [name, server] of Object.entries(JSON.parse(readFileSync(file)).mcpServers)) {
+  const ask = async (method, params) => (await fetch(server.url, {
+    method: "POST",
+    headers: { "content-type": "application/json", accept: "application/json, text/event-stream", ...server.headers },
+    body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
+  })).json();
+  const tools = (await ask("tools/list", {})).result.tools;
+  const retain = tools.find((tool) => tool.name.endsWith("retain")).name;
+  const said = await ask("tools/call", { name: retain, arguments: { content: "Claude was here." } });
+  seen[name] = { tools: tools.map((tool) => tool.name), said: said.result.content[0].text };
+}
+writeFileSync(new URL("seen.json", import.meta.url), JSON.stringify(seen));
+console.log(JSON.stringify({ type: "result", subtype: "success", session_id: "s", result: "done", is_error: false }));
+"""
+"""In the place of Claude Code: it calls what Paperclip's adapter gives it."""
+
+
+class Claude:
+    """An agent of Paperclip's `claude_local` adapter, with a stand-in for the model and its command."""
+
+    def __init__(self, yard: Yard) -> None:
+        home = yard.office.paperclip.home / f"claude-{uuid.uuid4().hex[:8]}"
+        home.mkdir()
+        command_file = home / "claude.mjs"
+        command_file.write_text(CLAUDE)
+        command_file.chmod(0o755)
+        for path in (home, command_file):
+            give(path, other_account())
+        self._seen = home / "seen.json"
+        self._office = yard.office
+        agents = f"/api/companies/{yard.office.id}/agents"
+        adapter = {"command": str(command_file), "cwd": str(home)}
+        body = {"name": "Claude", "role": "engineer", "adapterType": "claude_local", "adapterConfig": adapter}
+        self.id = str(yard.office.post(agents, **body)["id"])
+        self.bank = yard.office.bank(self.id)
+
+    def work(self, title: str) -> Json:
+        """Give it an issue; what it saw of each MCP server that it was given."""
+        self._office.issue(title, self.id, "todo")
+        return dict(
+            settle("it has worked", lambda: self._seen.exists() and json.loads(self._seen.read_text() or "null"))
+        )
+
+
 def documented_script(url: str) -> str:
     """The shell block of docs/agents.md, with the URL that is the reader's to set."""
     (block,) = re.findall(r"```sh\n(.*?)```", DOCS.read_text(encoding="utf-8"), re.DOTALL)

@@ -1,40 +1,37 @@
-"""The only place where things are wired together: settings in, running processes out."""
+"""Wiring of the worker, `check` and `topics`; the modules beside it wire the other commands. Nothing else wires."""
 
 import asyncio
-import os
-import signal
-import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
-from importlib.metadata import version
 
 import structlog
 from aiokafka import AIOKafkaConsumer
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
-from prometheus_client import CollectorRegistry
-from pydantic import SecretStr
 
+from consumer.app_process import (
+    EXIT_FAILED,
+    EXIT_SETTINGS,
+    USER_AGENT,
+    Process,
+    last_resort,
+    observed,
+    secret,
+    start_process,
+    until_told,
+)
 from consumer.check import Mark, Probe, log_probes, passed, probe_all, settings_probes
 from consumer.check import as_json as render_json
 from consumer.check import as_text as render_text
 from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
 from consumer.errors import SettingsError, Upstream, UpstreamDown
 from consumer.handlers.needs import Needs
-from consumer.hindsight.client import HindsightClient, HindsightOperation
+from consumer.hindsight.client import HindsightClient
 from consumer.http import Send
 from consumer.kafka import consumer_options, producer
-from consumer.observability.health import Limits as HealthLimits
-from consumer.observability.health import liveness, readiness
-from consumer.observability.lanes import LaneGauges, Pulse
 from consumer.observability.logs import configure_logging
-from consumer.observability.recorder import Metrics
-from consumer.observability.server import serving
-from consumer.observability.signal_log import log_signals, warn_once
-from consumer.observability.watchdog import Watchdog, thread_stack
-from consumer.paperclip.client import PaperclipClient, PaperclipOperation
+from consumer.paperclip.client import PaperclipClient
 from consumer.publisher import Publisher, TooLarge
 from consumer.recalls import TopicRecalls
 from consumer.senders import open_sender
@@ -45,53 +42,10 @@ from consumer.stream.core import LaneCore
 from consumer.stream.lane import Lane, LaneSettings
 from consumer.stream.pressure import Limits
 from consumer.stream.retry import RetryPolicy
-from consumer.stream.signals import Notify, Signal
 from consumer.stream.source import KafkaSource
 from consumer.topics import TopicState, ensure_topics
 
-VERSION = version("paperclip-memory")
-USER_AGENT = f"paperclip-memory/{VERSION}"
 LANES = ("recall", "retain")
-EXIT_FAILED = 1
-EXIT_SETTINGS = 2
-EXIT_INTERRUPTED = 130
-
-
-def fan_out(*notifies: Notify) -> Notify:
-    """One `Notify` that tells several."""
-
-    def notify(signal_: Signal) -> None:
-        for each in notifies:
-            each(signal_)
-
-    return notify
-
-
-@dataclass(frozen=True, slots=True)
-class Process:
-    """What all parts of one process share: settings, log and metrics."""
-
-    settings: Settings
-    registry: CollectorRegistry
-    metrics: Metrics
-    notify: Notify
-    warn: Callable[..., None]
-
-
-def start_process(
-    settings: Settings, lanes: Sequence[str], paperclip_operations: Iterable[str] = PaperclipOperation
-) -> Process:
-    """Logging and metrics of a process that runs these lanes, and asks these operations of Paperclip."""
-    configure_logging(settings.log_format, settings.log_level)
-    log = structlog.get_logger()
-    registry = CollectorRegistry()
-    metrics = Metrics(
-        registry,
-        version=VERSION,
-        lanes=lanes,
-        operations={Upstream.HINDSIGHT: HindsightOperation, Upstream.PAPERCLIP: paperclip_operations},
-    )
-    return Process(settings, registry, metrics, fan_out(metrics.notify, log_signals(log)), warn_once(log))
 
 
 @asynccontextmanager
@@ -228,72 +182,17 @@ async def run_worker(settings: Settings, lanes: Sequence[str], *, strict: bool) 
     process = start_process(settings, lanes)
     async with AsyncExitStack() as stack:
         running = [await stack.enter_async_context(open_lane(process, name)) for name in lanes]
-        stack.enter_context(observed(process, running))
+        stack.enter_context(observed(process, "worker_port", lanes=running))
         if not await probe_at_start(process) and strict:
             return EXIT_FAILED
-        await run_until_told(running, settings.shutdown_timeout)
+        tasks = [asyncio.create_task(lane.run(), name=lane.name) for lane in running]
+        await until_told(tasks)
+        with last_resort(settings.shutdown_timeout):
+            await stop_lanes(running, settings.shutdown_timeout)
+            await asyncio.gather(*tasks)  # raises what a lane failed with: a bug of ours
     return 0
 
 
-@contextmanager
-def observed(process: Process, lanes: Sequence[Lane]) -> Iterator[None]:
-    """Serve metrics and health of these lanes, and watch that they make progress."""
-    settings = process.settings
-    pulse = Pulse(lambda: [lane.state() for lane in lanes])
-    process.registry.register(LaneGauges(lambda: pulse.seen.lanes))
-    live = liveness(pulse, HealthLimits())
-    ready = readiness(pulse, tuple(lane.name for lane in lanes))
-    main_thread = threading.get_ident()
-
-    def stack() -> str:
-        return "\n".join([thread_stack(main_thread), *(lane.stuck_stack() for lane in lanes)])
-
-    def tell(reason: str, seconds: float, where: str) -> None:
-        structlog.get_logger().error("no progress: ending the process", reason=reason, seconds=seconds, stack=where)
-
-    with ExitStack() as within:
-        host, port = settings.worker_host, settings.worker_port
-        bound = within.enter_context(
-            serving(host, port, registry=process.registry, live=live, ready=ready, setting="worker_port")
-        )
-        structlog.get_logger().info(
-            "serving", metrics=f"http://{host}:{bound}/metrics", lanes=[each.name for each in lanes]
-        )
-        beating = asyncio.create_task(pulse.run(), name="pulse")
-        within.callback(beating.cancel)
-        within.enter_context(Watchdog(live, stack, tell).watching())
-        yield
-
-
-async def run_until_told(lanes: Sequence[Lane], shutdown_timeout: float) -> None:
-    """Run lanes until a signal, or until one of them fails; then stop them all within `shutdown_timeout` seconds.
-
-    Raises:
-        Exception: what a lane failed with: a bug, so the process must end and be started again.
-    """
-    told = asyncio.Event()
-    loop = asyncio.get_running_loop()
-
-    def tell() -> None:
-        if told.is_set():
-            os._exit(EXIT_INTERRUPTED)
-        told.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, tell)
-    tasks = [asyncio.create_task(lane.run(), name=lane.name) for lane in lanes]
-    waiting = asyncio.create_task(told.wait())
-    await asyncio.wait([*tasks, waiting], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
-    structlog.get_logger().info("stopping", within_seconds=shutdown_timeout)
-    # Whatever hangs, even outside the event loop: the supervisor's SIGKILL must not be needed.
-    last_resort = threading.Timer(shutdown_timeout, os._exit, (EXIT_INTERRUPTED,))
-    last_resort.daemon = True
-    last_resort.start()
+async def stop_lanes(lanes: Sequence[Lane], shutdown_timeout: float) -> None:
+    """Drain, commit and let go, in most of the time that the process has."""
     await asyncio.gather(*(lane.stop(shutdown_timeout * 0.8) for lane in lanes))
-    await asyncio.gather(*tasks)
-
-
-def secret(value: SecretStr | None) -> str | None:
-    """A secret's text."""
-    return None if value is None else value.get_secret_value()

@@ -12,8 +12,8 @@ import structlog
 from rich.console import Console
 from rich.live import Live
 
-from consumer.app import EXIT_FAILED, Process, open_clients, start_process
-from consumer.app_process import last_resort, observed, until_told
+from consumer.app import open_clients
+from consumer.app_process import EXIT_FAILED, Process, last_resort, observed, start_process, until_told
 from consumer.exporter.collector import ExporterGauges
 from consumer.exporter.hindsight_source import HindsightWatch
 from consumer.exporter.kafka_source import KafkaWatch
@@ -62,7 +62,7 @@ async def run_exporter(settings: Settings) -> int:
     process = start_process(settings, ())
     with ExitStack() as ending:
         async with open_exporter(process) as asked:
-            with observed(process, "exporter_port", asked):
+            with observed(process, "exporter_port", ready=[asked]):
                 await until_told(())
             ending.enter_context(last_resort(settings.shutdown_timeout))
     return 0

@@ -1,34 +1,92 @@
-"""What a process without lanes needs around its work: health and metrics, signals, an end that comes for certain."""
+"""What every process of ours has around its work: log and metrics, health, signals, an end that comes for certain."""
 
 import asyncio
 import os
 import signal
 import threading
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
 
 import structlog
+from prometheus_client import CollectorRegistry
+from pydantic import SecretStr
 
-from consumer.app import EXIT_INTERRUPTED, Process
-from consumer.observability.health import Check, liveness
+from consumer.errors import Upstream
+from consumer.hindsight.client import HindsightOperation
+from consumer.observability.health import Check, all_of, liveness, readiness
 from consumer.observability.health import Limits as HealthLimits
-from consumer.observability.lanes import Pulse
+from consumer.observability.lanes import LaneGauges, Pulse
+from consumer.observability.logs import configure_logging
+from consumer.observability.recorder import Metrics
 from consumer.observability.server import serving
+from consumer.observability.signal_log import log_signals, warn_once
 from consumer.observability.watchdog import Watchdog, thread_stack
+from consumer.paperclip.client import PaperclipOperation
+from consumer.settings import Settings
+from consumer.stream.lane import Lane
+from consumer.stream.signals import Notify, Signal
+
+VERSION = version("paperclip-memory")
+USER_AGENT = f"paperclip-memory/{VERSION}"
+EXIT_FAILED = 1
+EXIT_SETTINGS = 2
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """What all parts of one process share: settings, log and metrics."""
+
+    settings: Settings
+    registry: CollectorRegistry
+    metrics: Metrics
+    notify: Notify
+    warn: Callable[..., None]
+
+
+def start_process(
+    settings: Settings, lanes: Sequence[str], paperclip_operations: Iterable[str] = PaperclipOperation
+) -> Process:
+    """Logging and metrics of a process that runs these lanes, and asks these operations of Paperclip."""
+    configure_logging(settings.log_format, settings.log_level)
+    log = structlog.get_logger()
+    registry = CollectorRegistry()
+    metrics = Metrics(
+        registry,
+        version=VERSION,
+        lanes=lanes,
+        operations={Upstream.HINDSIGHT: HindsightOperation, Upstream.PAPERCLIP: paperclip_operations},
+    )
+    log_signal = log_signals(log)
+
+    def notify(signal_: Signal) -> None:
+        metrics.notify(signal_)
+        log_signal(signal_)
+
+    return Process(settings, registry, metrics, notify, warn_once(log))
 
 
 @contextmanager
-def observed(process: Process, port: str, ready: Check) -> Iterator[None]:
-    """Serve metrics and health of this process until the block ends, and watch that its event loop runs.
+def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: Iterable[Check] = ()) -> Iterator[None]:
+    """Serve metrics and health of this process until the block ends, and watch that it makes progress.
 
     Args:
         port: the name of the port's setting.
-        ready: the check of `/readyz`; other threads call it.
+        lanes: that run here; they must take part in their groups before the process is ready.
+        ready: what else must hold for `/readyz`; other threads call these.
     """
     settings = process.settings
-    pulse = Pulse(list)
+    pulse = Pulse(lambda: [lane.state() for lane in lanes])
     live = liveness(pulse, HealthLimits())
     main_thread = threading.get_ident()
+    if lanes:
+        process.registry.register(LaneGauges(lambda: pulse.seen.lanes))
+        ready = [readiness(pulse, tuple(lane.name for lane in lanes)), *ready]
+
+    def stack() -> str:
+        return "\n".join([thread_stack(main_thread), *(lane.stuck_stack() for lane in lanes)])
 
     def tell(reason: str, seconds: float, where: str) -> None:
         structlog.get_logger().error("no progress: ending the process", reason=reason, seconds=seconds, stack=where)
@@ -36,12 +94,13 @@ def observed(process: Process, port: str, ready: Check) -> Iterator[None]:
     with ExitStack() as within:
         host, number = settings.worker_host, getattr(settings, port)
         bound = within.enter_context(
-            serving(host, number, registry=process.registry, live=live, ready=ready, setting=port)
+            serving(host, number, registry=process.registry, live=live, ready=all_of(*ready), setting=port)
         )
-        structlog.get_logger().info("serving", metrics=f"http://{host}:{bound}/metrics")
+        running = {"lanes": [lane.name for lane in lanes]} if lanes else {}
+        structlog.get_logger().info("serving", metrics=f"http://{host}:{bound}/metrics", **running)
         beating = asyncio.create_task(pulse.run(), name="pulse")
         within.callback(beating.cancel)
-        within.enter_context(Watchdog(live, lambda: thread_stack(main_thread), tell).watching())
+        within.enter_context(Watchdog(live, stack, tell).watching())
         yield
 
 
@@ -72,3 +131,8 @@ def last_resort(timeout: float) -> Iterator[None]:
         yield
     finally:
         timer.cancel()
+
+
+def secret(value: SecretStr | None) -> str | None:
+    """A secret's text."""
+    return None if value is None else value.get_secret_value()

@@ -8,8 +8,17 @@ from functools import partial
 
 import structlog
 
-from consumer.app import EXIT_FAILED, USER_AGENT, Process, probe_at_start, secret, start_process
-from consumer.app_process import last_resort, observed, until_told
+from consumer.app import probe_at_start
+from consumer.app_process import (
+    EXIT_FAILED,
+    USER_AGENT,
+    Process,
+    last_resort,
+    observed,
+    secret,
+    start_process,
+    until_told,
+)
 from consumer.errors import SettingsError, Upstream
 from consumer.kafka import producer, reader
 from consumer.observability.health import Health
@@ -91,7 +100,7 @@ async def run_relay(settings: Settings, *, strict: bool) -> int:
     check_settings(settings)
     process = start_process(settings, (), {*PaperclipOperation, *FeedOperation})
     async with open_relay(process) as relay:
-        with observed(process, "relay_metrics_port", partial(_ready, relay)):
+        with observed(process, "relay_metrics_port", ready=[partial(relay_ready, relay)]):
             if not await probe_at_start(process) and strict:
                 return EXIT_FAILED
             following = asyncio.create_task(relay.run(), name="relay")
@@ -104,7 +113,7 @@ async def run_relay(settings: Settings, *, strict: bool) -> int:
     return 0
 
 
-def _ready(relay: Relay) -> Health:
+def relay_ready(relay: Relay) -> Health:
     """Whether it has begun: trouble with a company is waited out, and a restart would not end it."""
     return Health(ok=relay.ready, reason="follows Paperclip" if relay.ready else "has not found its companies yet")
 

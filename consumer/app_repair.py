@@ -7,7 +7,8 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from consumer.app import EXIT_FAILED, USER_AGENT, open_clients, secret
+from consumer.app import open_clients
+from consumer.app_process import EXIT_FAILED, USER_AGENT, secret
 from consumer.app_relay import check_settings
 from consumer.errors import HandlingError
 from consumer.hindsight.client import HindsightClient

@@ -1,36 +1,31 @@
 """Wiring of the tools: `paperclip-memory tools` and `paperclip-memory connect`."""
 
 import asyncio
-import os
-import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 
 import structlog
 
-from consumer.app import (
+from consumer.app import open_clients, probe_at_start
+from consumer.app_process import (
     EXIT_FAILED,
-    EXIT_INTERRUPTED,
     USER_AGENT,
     VERSION,
     Process,
-    open_clients,
-    probe_at_start,
+    last_resort,
+    observed,
     secret,
     start_process,
+    until_told,
 )
 from consumer.errors import HandlingError, SettingsError, Upstream
 from consumer.kafka import reader
-from consumer.observability.health import Health, liveness
-from consumer.observability.health import Limits as HealthLimits
-from consumer.observability.lanes import Pulse
+from consumer.observability.health import Health
 from consumer.observability.logs import configure_logging
-from consumer.observability.server import serving as serving_metrics
 from consumer.observability.tool_calls import ToolCalls
-from consumer.observability.watchdog import Watchdog, thread_stack
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallMap, RecallReader
 from consumer.rest import Rest
@@ -98,47 +93,21 @@ async def run_tools(settings: Settings, *, strict: bool) -> int:
     check_settings(settings)
     process = start_process(settings, ())
     open_for_calls = threading.Event()
-    with observed(process, open_for_calls.is_set):
+
+    def ready() -> Health:
+        ok = open_for_calls.is_set()
+        return Health(ok=ok, reason="takes calls" if ok else "takes no calls")
+
+    with observed(process, "tools_metrics_port", ready=[ready]), ExitStack() as ending:
         if not await probe_at_start(process) and strict:
             return EXIT_FAILED
         async with open_tools(process) as server:
             open_for_calls.set()
-            await _told(server)
+            await until_told([server])
             open_for_calls.clear()
-            structlog.get_logger().info("stopping", within_seconds=settings.shutdown_timeout)
-            # Whatever hangs, even outside the event loop: the supervisor's SIGKILL must not be needed.
-            last_resort = threading.Timer(settings.shutdown_timeout, os._exit, (EXIT_INTERRUPTED,))
-            last_resort.daemon = True
-            last_resort.start()
+            ending.enter_context(last_resort(settings.shutdown_timeout))
         await server  # raises what it failed with
     return 0
-
-
-@contextmanager
-def observed(process: Process, open_for_calls: Callable[[], bool]) -> Iterator[None]:
-    """Serve metrics and health of this process, and watch that its event loop runs."""
-    settings = process.settings
-    pulse = Pulse(list)
-    live = liveness(pulse, HealthLimits())
-    main_thread = threading.get_ident()
-
-    def ready() -> Health:
-        ok = open_for_calls()
-        return Health(ok=ok, reason="takes calls" if ok else "takes no calls")
-
-    def tell(reason: str, seconds: float, where: str) -> None:
-        structlog.get_logger().error("no progress: ending the process", reason=reason, seconds=seconds, stack=where)
-
-    with ExitStack() as within:
-        host, port = settings.worker_host, settings.tools_metrics_port
-        bound = within.enter_context(
-            serving_metrics(host, port, registry=process.registry, live=live, ready=ready, setting="tools_metrics_port")
-        )
-        structlog.get_logger().info("serving", metrics=f"http://{host}:{bound}/metrics")
-        beating = asyncio.create_task(pulse.run(), name="pulse")
-        within.callback(beating.cancel)
-        within.enter_context(Watchdog(live, lambda: thread_stack(main_thread), tell).watching())
-        yield
 
 
 async def connect(settings: Settings, company: str, *, dry_run: bool) -> int:
@@ -168,22 +137,6 @@ async def connect(settings: Settings, company: str, *, dry_run: bool) -> int:
             print(f"✗ {error}")  # noqa: T201 - this is what the command is for
             return EXIT_FAILED
     return 0 if done else EXIT_FAILED
-
-
-async def _told(server: "asyncio.Task[None]") -> None:
-    """Wait for a signal, or until the server has ended."""
-    told = asyncio.Event()
-
-    def tell() -> None:
-        if told.is_set():
-            os._exit(EXIT_INTERRUPTED)
-        told.set()
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, tell)
-    waiting = asyncio.create_task(told.wait())
-    await asyncio.wait([server, waiting], return_when=asyncio.FIRST_COMPLETED)
-    waiting.cancel()
 
 
 async def _cancel(task: "asyncio.Task[None]") -> None:

@@ -56,6 +56,14 @@ def worker(
     _exit(asyncio.run(wiring.run_worker(load_settings(), lanes, strict=strict)))
 
 
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL and …_PAPERCLIP_API_URL are required"))
+def up(strict: Strict = False) -> None:
+    """Run worker, tools, relay and exporter in one process, for a small installation. Creates missing topics."""
+    from consumer import app_up  # noqa: PLC0415
+
+    _exit(asyncio.run(app_up.run_up(load_settings(), strict=strict)))
+
+
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def exporter() -> None:
     """Serve how far the groups are behind and what waits in Hindsight, for Prometheus. Several may run."""

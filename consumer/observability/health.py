@@ -56,6 +56,19 @@ def readiness(pulse: Pulse, lanes: tuple[str, ...]) -> Check:
     return check
 
 
+def all_of(*checks: Check) -> Check:
+    """A check that holds when all of these do; its reason is that of the first that does not."""
+
+    def check() -> Health:
+        found = [each() for each in checks]
+        lanes = {lane: text for health in found for lane, text in health.lanes.items()}
+        wrong = [health for health in found if not health.ok]
+        reason = wrong[0].reason if wrong else "; ".join(health.reason for health in found)
+        return Health(ok=not wrong, reason=reason, lanes=lanes)
+
+    return check
+
+
 def live(seen: Seen, started: float, now: float, limits: Limits) -> Health:
     """Whether the process makes progress: its event loop runs, its lanes poll, and no attempt hangs."""
     loop_age = now - seen.at

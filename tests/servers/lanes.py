@@ -10,7 +10,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from consumer.app import VERSION, Process, open_lane
+from consumer.app import open_lane
+from consumer.app_process import VERSION, Process
 from consumer.errors import Upstream
 from consumer.hindsight.client import HindsightOperation
 from consumer.kafka import producer

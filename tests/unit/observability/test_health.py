@@ -1,6 +1,6 @@
 import pytest
 
-from consumer.observability.health import Limits, live, liveness, readiness, ready
+from consumer.observability.health import Health, Limits, all_of, live, liveness, readiness, ready
 from consumer.observability.lanes import Pulse, Seen
 from consumer.stream.signals import LaneState
 from tests.unit.observability.samples import lane
@@ -85,3 +85,10 @@ def test_checks_read_the_pulse() -> None:
     assert (alive().ok, joined().ok) == (True, True)
     now[0] = 2031.0
     assert (alive().ok, joined().ok) == (False, True)
+
+
+def test_all_of_names_the_first_that_does_not_hold() -> None:
+    good, bad = Health(ok=True, reason="fine", lanes={"recall": "holds 8"}), Health(ok=False, reason="not yet")
+    both = all_of(lambda: good, lambda: bad)()
+    assert (both.ok, both.reason, both.lanes) == (False, "not yet", {"recall": "holds 8"})
+    assert all_of(lambda: good, lambda: good)().reason == "fine; fine"

@@ -39,10 +39,9 @@ def comments(count: int) -> Iterator[Produced]:
 
 
 def runs(count: int) -> Iterator[Produced]:
-    """So many `agent.run.started`; Paperclip must be asked for each."""
-    ids = Random(8)  # noqa: S311
+    """So many `agent.run.started`, never the same ones; Paperclip must be asked for each."""
     for _ in range(count):
-        run, event = _uuid(ids), _uuid(ids)
+        run, event = str(uuid.uuid4()), str(uuid.uuid4())
         yield run.encode(), _json(_envelope(event, "agent.run.started", run, "run", _run(run)))
 
 

@@ -1,6 +1,7 @@
 """How long a run waits for its memories, while thousands of retains are in the way."""
 
 import asyncio
+import json
 import time
 from collections.abc import Sequence
 
@@ -62,6 +63,7 @@ async def _waits(bootstrap: str, runs: Sequence[events.Produced]) -> list[float]
         async def read() -> None:
             async for record in consumer:
                 if record.key in begun:
+                    assert json.loads(record.value)["status"] == "recalled", record.value
                     waits.setdefault(record.key, time.monotonic() - begun[record.key])
                 if len(waits) == len(runs):
                     return

@@ -169,8 +169,8 @@ _INTRODUCTION = """\
 Real Apache Kafka, 100,000 comments that stand in 8 partitions before the first run, and a sink that answers each
 retain after 50 ms. All subjects read the same records and send the same requests. Ours is the command
 `paperclip-memory worker`, with metrics, health and a JSON log line for each record; each peer is written as its users
-write it, in `benchmarks/peers/`. A run is measured after everything has joined and settled, its first and last tenth are left out,
-subjects take turns, and the tables hold the medians.
+write it, in `benchmarks/peers/`. A run is measured after everything has joined and settled,
+its first and last tenth are left out, subjects take turns, and the tables hold the medians.
 
 - **of ideal**: 1 if every slot is always used: events/s x sink latency ÷ requests in flight.
 - **CPU**: of all threads of all the subject's processes. **RSS**: the most memory they had together.

@@ -15,7 +15,8 @@ from itertools import count
 RETAIN = b"/memories HTTP/1.1"
 RECALL = b"/memories/recall HTTP/1.1"
 ISSUE = {"id": "7d1b3c5e-0c59-4c8c-9a5e-2d1f6c0b9a10", "title": "Rotate the keys", "description": "Every 90 days."}
-RUN = {"contextSnapshot": {"paperclipWake": {"issue": ISSUE, "comments": []}}}
+RUN_ID = "0" * 36
+RUN = {"id": RUN_ID, "contextSnapshot": {"paperclipWake": {"issue": ISSUE, "comments": []}}}
 
 
 def reply(body: object, content_type: str = "application/json") -> bytes:
@@ -82,7 +83,8 @@ class Connection(asyncio.Protocol):
         elif line.endswith(RECALL):
             self._later(self._recall, self._write, RECALLED)
         elif b"/heartbeat-runs/" in line:
-            self._later(self._paperclip, self._write, WOKEN)
+            run = line.split()[1].rpartition(b"/")[2]
+            self._later(self._paperclip, self._write, WOKEN.replace(RUN_ID.encode(), run))
         else:
             self._write(self._aside(line.split()[1]))
 

@@ -1,0 +1,103 @@
+"""From what a run left behind to its line."""
+
+import json
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from benchmarks.measure import (
+    Line,
+    Sample,
+    Window,
+    cpu_at,
+    medians,
+    middle,
+    percentile,
+    read,
+    turnarounds,
+    within,
+)
+
+LINE = Line("throughput", "ours", 64, 50.0, 1, 1234.56789, 0.96451, 250.123, 99.95, 51.23456, 54.3, 0.25)
+
+
+def test_a_line_is_one_json_object_with_the_promised_fields() -> None:
+    assert "\n" not in LINE.json
+    assert json.loads(LINE.json) == {
+        "bench": "throughput",
+        "subject": "ours",
+        "in_flight": 64,
+        "sink_ms": 50.0,
+        "workers": 1,
+        "events_per_second": 1234.6,
+        "of_ideal": 0.965,
+        "cpu_us_per_event": 250.1,
+        "rss_mb": 100.0,
+        "p50_ms": 51.2,
+        "p99_ms": 54.3,
+        "load": 0.25,
+    }
+
+
+def test_lines_are_read_back() -> None:
+    second = replace(LINE, subject="theirs", workers=2)
+    text = f"{LINE.json}\n\n{second.json}\n"
+    assert [line.json for line in read(text)] == [LINE.json, second.json]
+
+
+def test_the_window_leaves_the_first_and_the_last_tenth_out() -> None:
+    window = middle(100.0, 110.0)
+    assert window == pytest.approx((101.0, 109.0))
+    assert window.seconds == pytest.approx(8.0)
+
+
+@pytest.mark.parametrize(
+    ("times", "inside"),
+    [
+        ([0.0, 1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 3.0]),
+        ([0.5, 3.5], []),
+        ([], []),
+        ([1.0, 1.0], [1.0, 1.0]),
+    ],
+)
+def test_which_arrivals_count(times: list[float], inside: list[float]) -> None:
+    assert times[within(times, Window(1.0, 3.0))] == inside
+
+
+@pytest.mark.parametrize(("at", "cpu"), [(9.0, 1.0), (10.0, 1.0), (10.5, 1.5), (11.0, 2.0), (12.0, 4.0), (99.0, 6.0)])
+def test_cpu_between_two_samples_is_in_proportion(at: float, cpu: float) -> None:
+    samples = [Sample(10.0, 1.0, 0.0), Sample(11.0, 2.0, 0.0), Sample(13.0, 6.0, 0.0)]
+    assert cpu_at(samples, at) == pytest.approx(cpu)
+
+
+def test_a_turnaround_is_from_one_request_of_a_connection_to_its_next() -> None:
+    assert turnarounds([0.0, 0.1, 0.5, 0.7, 2.0], [1, 2, 1, 2, 1]) == pytest.approx([0.5, 0.6, 1.5])
+
+
+@pytest.mark.parametrize(
+    ("values", "percent", "expected"),
+    [([], 50, 0.0), ([7.0], 99, 7.0), ([3.0, 1.0, 2.0], 50, 2.0), (range(1, 101), 99, 99), (range(1, 101), 100, 100)],
+)
+def test_percentiles(values: list[float], percent: float, expected: float) -> None:
+    assert percentile(values, percent) == expected
+
+
+@given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 100))
+def test_so_many_percent_do_not_exceed_a_percentile(values: list[float], percent: float) -> None:
+    found = percentile(values, percent)
+    assert found in values
+    assert sum(value <= found for value in values) >= len(values) * percent / 100 - 1e-6
+
+
+def test_medians_are_of_the_runs_of_one_subject_and_size() -> None:
+    rates = (900.0, 1200.0, 1000.0)
+    lines = [replace(LINE, events_per_second=rate) for rate in rates]
+    lines.insert(1, replace(LINE, workers=2, events_per_second=2000.0))
+    lines.insert(2, replace(LINE, subject="theirs", events_per_second=5.0))
+    assert [(o.subject, o.workers, o.events_per_second) for o in medians(lines)] == [
+        ("ours", 1, 1000.0),
+        ("ours", 2, 2000.0),
+        ("theirs", 1, 5.0),
+    ]

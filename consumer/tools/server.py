@@ -20,6 +20,7 @@ from consumer.tools.problems import problem
 from consumer.tools.rest import http_error, rest_routes
 
 ANY_HOST = "*"
+BACKLOG = 2048
 _FOREIGN = "This server is not known under that name; its operator can add it to tools_allowed_hosts."
 
 
@@ -72,9 +73,14 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         SettingsError: nobody can listen there.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # The protocol is named: asyncio sets TCP_NODELAY on no socket without, and each answer would wait 40 ms.
+    bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        bound = socket.create_server((host, port), family=family, backlog=2048)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.bind((host, port))
+        bound.listen(BACKLOG)
     except OSError as error:
+        bound.close()
         problem_text = (
             f"{label('tools_port')} = {port}: cannot listen on {host} ({error.strerror}); set another port, or 0"
         )

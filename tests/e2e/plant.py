@@ -1,0 +1,147 @@
+"""A whole installation under observation: every process of ours, a real Prometheus, rules whose time runs faster."""
+
+import json
+import re
+import subprocess
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+from aiokafka import AIOKafkaProducer
+
+from consumer.demo.servers.supervise import Server, answers, free_port
+from consumer.demo.servers.worker import Worker, command, environment
+from tests.e2e.site import Site, wait_for
+from tests.servers.prometheus import Prometheus
+from tests.unit.deploy.promql import PROMETHEUS
+
+UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+FASTER = 300
+"""An alert's 30 minutes take 6 s."""
+SHORTEST = 5.0
+"""Seconds; a range must hold a few scrapes."""
+
+
+def faster(expression: str) -> str:
+    """The same expression over shorter ranges."""
+
+    def shrink(found: re.Match[str]) -> str:
+        seconds = max(SHORTEST, int(found[1]) * UNITS[found[2]] / FASTER)
+        return f"{seconds * 1000:.0f}ms"
+
+    return re.sub(r"\b(\d+)([smhd])\b", shrink, expression)
+
+
+def faster_rules(directory: Path) -> list[Path]:
+    """The rule files of the repository with shorter ranges; an alert waits for a second."""
+    written = []
+    for name in ("recording", "alerts"):
+        text = (PROMETHEUS / "rules" / f"{name}.yml").read_text()
+        text = re.sub(r"^( +for:) \w+$", r"\1 1s", text, flags=re.MULTILINE)
+        lines = [line if "for:" in line or "description" in line else faster(line) for line in text.splitlines()]
+        path = directory / f"{name}.yml"
+        path.write_text("\n".join(lines) + "\n")
+        written.append(path)
+    return written
+
+
+class Process:
+    """One of our commands that serves `/metrics` at a port of its own."""
+
+    def __init__(self, name: str, settings: Mapping[str, str], port_setting: str, logs: Path) -> None:
+        port = free_port()
+        self.address = f"127.0.0.1:{port}"
+        self.server = Server(
+            step=f"starting the {name}",
+            command=[command(), name],
+            ready=lambda: answers(f"http://{self.address}/readyz"),
+            log=logs / f"{name}-{uuid.uuid4().hex[:6]}.log",
+            env=environment({**settings, port_setting: str(port)}),
+            deadline=60,
+            grace=30,
+        )
+
+    @property
+    def metrics(self) -> str:
+        return httpx.get(f"http://{self.address}/metrics", timeout=10).raise_for_status().text
+
+
+class Plant:
+    """The processes of one site, and the Prometheus that scrapes them.
+
+    Attributes:
+        worker: may be stopped and started by a test, which starts it again.
+    """
+
+    def __init__(self, site: Site, processes: Mapping[str, Process], worker: Worker, prometheus: Prometheus) -> None:
+        self.site = site
+        self.processes = processes
+        self.worker = worker
+        self.prometheus = prometheus
+
+    def scrapes(self) -> dict[str, str]:
+        """What each process serves."""
+        worker = httpx.get(f"{self.worker.url}/metrics", timeout=10).raise_for_status().text
+        return {"worker": worker} | {name: process.metrics for name, process in self.processes.items()}
+
+    def fires(self, alert: str) -> None:
+        wait_for(f"{alert} fires", lambda: alert in self.prometheus.firing(), 60)
+
+    def ends(self, *alerts: str) -> None:
+        wait_for(f"{alerts} end", lambda: not set(alerts) & self.prometheus.firing(), 60)
+
+    def run(self, *arguments: str, expect: int = 0, **settings: str) -> str:
+        """What a command of ours prints."""
+        done = subprocess.run(
+            [command(), *arguments],
+            env=environment(self.site.settings | settings),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == expect, f"{arguments}: exit code {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def status(self) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.run("status", "--json"))
+        return found
+
+
+@contextmanager
+def plant(site: Site, home: Path, paperclip: Mapping[str, str]) -> Iterator[Plant]:
+    """Start everything, with two exporters.
+
+    Args:
+        paperclip: settings of the relay, whose Paperclip is a real one.
+    """
+    fast = {"EXPORTER_INTERVAL": "1"}
+    processes = {
+        "tools": Process("tools", site.settings | {"TOOLS_PORT": "0"}, "TOOLS_METRICS_PORT", site.logs),
+        "relay": Process("relay", {**site.settings, **paperclip}, "RELAY_METRICS_PORT", site.logs),
+        "exporter": Process("exporter", site.settings | fast, "EXPORTER_PORT", site.logs),
+        "other exporter": Process("exporter", site.settings | fast, "EXPORTER_PORT", site.logs),
+    }
+    worker = Worker(site.settings, site.logs / "worker.log")
+    addresses = [worker.url.removeprefix("http://"), *(process.address for process in processes.values())]
+    with ExitStack() as stack:
+        for server in (*(process.server for process in processes.values()), worker.server):
+            server.start()
+            stack.callback(server.stop)
+        prometheus = stack.enter_context(Prometheus(home, {"paperclip-memory": addresses}, faster_rules(home)))
+        yield Plant(site, processes, worker, prometheus)
+
+
+async def write(servers: str, topic: str, values: Sequence[bytes], timestamp: float) -> None:
+    """Write records with a timestamp, seconds since the epoch, and keys of their own."""
+    producer = AIOKafkaProducer(bootstrap_servers=servers, acks="all")
+    await producer.start()
+    try:
+        for value in values:
+            key, at = uuid.uuid4().hex.encode(), int(timestamp * 1000)
+            await producer.send_and_wait(topic, value, key=key, timestamp_ms=at)
+    finally:
+        await producer.stop()

@@ -1,0 +1,68 @@
+"""`paperclip-memory up`: the README's picture, in one process, against a real Paperclip, Hindsight and Apache Kafka."""
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from consumer.demo.findings import Metrics
+from consumer.demo.servers.hindsight import Hindsight
+from consumer.demo.servers.supervise import Server, answers, free_port
+from consumer.demo.servers.worker import command, environment
+from tests.e2e.office import SAY, Office, office, settle
+from tests.e2e.relay_site import RelaySite
+from tests.e2e.site import gauge, wait_for
+from tests.servers.kafka import Broker
+from tests.servers.paperclip import Paperclip
+
+pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
+
+
+@pytest.fixture
+def acme(paperclip: Paperclip) -> Iterator[Office]:
+    with office(paperclip, "Up") as opened:
+        yield opened
+
+
+def test_one_process_does_it_all(broker: Broker, hindsight: Hindsight, acme: Office, tmp_path: Path) -> None:
+    site = RelaySite(broker, hindsight, tmp_path, acme)
+    worker_port, tools_port = free_port(), free_port()
+    ports = {"WORKER_PORT": str(worker_port), "TOOLS_PORT": str(tools_port), "EXPORTER_INTERVAL": "1"}
+    metrics = Metrics(f"http://127.0.0.1:{worker_port}")
+    up = Server(
+        step="starting up",
+        command=[command(), "up", "--strict"],
+        ready=lambda: answers(f"http://127.0.0.1:{worker_port}/readyz"),
+        log=tmp_path / "up.log",
+        env=environment(site.settings | ports),
+    )
+    up.start()
+    try:
+        ada = acme.agent("Ada", SAY + 'say "Decision: tokens expire after 24 hours."; sleep 5')
+        bank = site.company.bank(ada).replace(site.company.id, acme.id)
+        acme.issue("Ship the login", ada, status="todo", description="How long do tokens live?")
+        wait_for("her comment is a document", lambda: site.documents(bank) and site.digested(bank))
+
+        second = acme.issue("Rotate the tokens", ada, status="todo", description="When do tokens expire?")
+
+        def begun() -> str | None:
+            runs = (run for run in acme.runs() if run["agentId"] == ada and run["startedAt"])
+            return next((run["id"] for run in runs if (run["contextSnapshot"] or {}).get("issueId") == second), None)
+
+        run = settle("her second run starts", begun)
+        key = {"Authorization": f"Bearer {acme.key(ada)}", "X-Paperclip-Run-Id": run}
+
+        def recalled() -> str:
+            return httpx.get(f"http://127.0.0.1:{tools_port}/v1/runs/{run}/memories", headers=key, timeout=10).text
+
+        wait_for("the tools know what was recalled for it", lambda: "24 hours" in recalled())
+        lag = {"group": site.settings["GROUP_RETAIN"], "topic": site.topics["issue_comments"]}
+        wait_for("the exporter sees the groups", lambda: gauge(metrics, "group_lag_records", lag) == 0)
+        os.kill(up.pid, signal.SIGTERM)
+        wait_for("it ends by itself", lambda: not up.running, deadline=30)
+        assert "Traceback" not in (tmp_path / "up.log").read_text()
+    finally:
+        up.stop()

@@ -109,9 +109,7 @@ class Committer:
             return
         if doubts == self._doubts and epoch == self._core.epoch:
             for partition, position in positions.items():
-                tracker = self._core.trackers[partition]
-                if not tracker.span:
-                    tracker.advance(position)
+                self._core.trackers[partition].advance(position)
 
     async def _check_starts(self, epoch: int) -> None:
         """When an assignment begins, and once a minute: whether retention has overtaken what we have not read.

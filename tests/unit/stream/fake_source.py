@@ -38,6 +38,7 @@ class FakeSource:
         self.on_seek_to_committed: Callable[[], Awaitable[None]] | None = None
         self.delivered: list[tuple[Partition, int]] = []
         self.paused: set[Partition] = set()
+        self._believed: set[Partition] = set()
         self.pauses = 0
         self.polls = 0
         self.gone = False
@@ -173,9 +174,11 @@ class FakeSource:
 
     def set_paused(self, wanted: set[Partition], assigned: frozenset[Partition]) -> None:
         assert assigned <= self._positions.keys(), "a pause of a partition that is not ours"
-        self.pauses += len((wanted & assigned) - self.paused)
-        self.paused = wanted & assigned
+        self.pauses += len((wanted & assigned) - self._believed)
+        self.paused |= (wanted & assigned) - self._believed
+        self.paused -= self._believed - wanted
+        self._believed = wanted & assigned
         self._news.set()
 
     def forget_pauses(self) -> None:
-        self.paused = set()
+        self._believed = set()

@@ -213,6 +213,37 @@ async def test_a_partition_that_is_overtaken_while_it_is_paused_is_told_once() -
         assert rig.told(Overtaken)[1].records == 2
 
 
+async def test_positions_of_another_assignment_are_not_used() -> None:
+    async with lane_on() as rig:
+        rig.source.produce(b"a")
+        await until(lambda: rig.lag == 0)
+        asked, go = asyncio.Event(), asyncio.Event()
+        position = rig.source.position
+
+        async def slowly(partition: Partition) -> int:
+            asked.set()
+            await go.wait()
+            return 99
+
+        rig.source.position = slowly  # type: ignore[method-assign]
+        await asked.wait()
+        rig.source.position = position  # type: ignore[method-assign]
+        rig.core.assign([P0])
+        rig.core.locate(P0, 1)
+        go.set()
+        await polled(rig)
+        assert rig.source.committed == {P0: 1}
+
+
+async def test_nothing_is_committed_between_assignments() -> None:
+    async with lane_on() as rig:
+        await rig.lane._committer.halt()
+        rig.source.produce(b"a")
+        await until(lambda: rig.work.order[0, b"a"])
+        await rig.lane._committer.tick()
+        assert rig.source.commits == []
+
+
 async def test_starts_that_another_rebalance_has_made_old_are_not_used() -> None:
     async with lane_on(joined=False) as rig:
         await until(lambda: rig.source.polls)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from consumer.app_tools import RECALLS_AGE, RECALLS_SIZE
+from consumer.app_tools import RECALLS_AGE, RECALLS_SIZE, tune_garbage_collection
 from consumer.hindsight.client import HindsightClient
 from consumer.http import Reply, Request
 from consumer.memory.rules import Rules
@@ -79,6 +79,7 @@ def see(recalls: RecallMap, numbers: Iterator[int], count: int) -> None:
 
 
 async def main(runs: int) -> None:
+    tune_garbage_collection()
     recalls = RecallMap(runs=HELD, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
     for number in range(runs):
         recalls.apply(run(number).encode(), record(number))

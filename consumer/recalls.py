@@ -3,7 +3,6 @@
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
@@ -30,15 +29,11 @@ class TopicRecalls:
         await self._publisher.publish(self._topic, run_id.encode(), None)
 
 
-@dataclass(frozen=True, slots=True)
-class _Held:
-    recalled_at: float
-    size: int
-    record: RecallRecord
-
-
 class RecallMap:
     """The recalled memories of recent runs: bounded by number, by bytes and by age.
+
+    Records are held as they stand on the topic and read again when they are asked for: tens of thousands of them as
+    objects would take twice the memory, and every garbage collection would walk through them.
 
     Args:
         runs: how many runs are held at most; those that came first go first.
@@ -52,7 +47,7 @@ class RecallMap:
         self._room = size
         self._max_age = max_age
         self._now = now
-        self._held: OrderedDict[str, _Held] = OrderedDict()
+        self._held: OrderedDict[str, tuple[float, bytes]] = OrderedDict()  # when recalled, and the record
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Take one record of the topic; the last one of a run wins.
@@ -63,24 +58,24 @@ class RecallMap:
             return
         run_id = key.decode("utf-8", "replace")
         self._drop(run_id)
-        held = _read(run_id, value)
-        if held is not None and self._young(held):
-            self._held[run_id] = held
-            self._room -= held.size
+        recalled_at = _recalled_at(run_id, value)
+        if value is not None and recalled_at is not None and self._young(recalled_at):
+            self._held[run_id] = (recalled_at, value)
+            self._room -= len(value)
         self.shed()
 
     def shed(self) -> None:
         """Let go of what is too old or too much."""
         while self._held:
-            run_id, oldest = next(iter(self._held.items()))
-            if len(self._held) <= self._runs and self._room >= 0 and self._young(oldest):
+            run_id, (recalled_at, _) = next(iter(self._held.items()))
+            if len(self._held) <= self._runs and self._room >= 0 and self._young(recalled_at):
                 return
             self._drop(run_id)
 
     def get(self, run_id: str) -> RecallRecord | None:
         """The record of a run; None if there is none, it has expired, or it ended."""
-        held = self._held.get(run_id)
-        return held.record if held is not None and self._young(held) else None
+        recalled_at, value = self._held.get(run_id, (0.0, b""))
+        return RecallRecord.model_validate(decode(value)) if value and self._young(recalled_at) else None
 
     def clear(self) -> None:
         """Forget all runs: the topic is read again from its start."""
@@ -90,16 +85,17 @@ class RecallMap:
     def __len__(self) -> int:
         return len(self._held)
 
-    def _young(self, held: _Held) -> bool:
-        return held.recalled_at >= self._now() - self._max_age
+    def _young(self, recalled_at: float) -> bool:
+        return recalled_at >= self._now() - self._max_age
 
     def _drop(self, run_id: str) -> None:
         held = self._held.pop(run_id, None)
         if held is not None:
-            self._room += held.size
+            self._room += len(held[1])
 
 
-def _read(run_id: str, value: bytes | None) -> _Held | None:
+def _recalled_at(run_id: str, value: bytes | None) -> float | None:
+    """When a record was made, seconds since the epoch; None for a tombstone, and for what is no record of this run."""
     if value is None:
         return None
     try:
@@ -109,7 +105,7 @@ def _read(run_id: str, value: bytes | None) -> _Held | None:
         return None
     if recalled_at.tzinfo is None:
         recalled_at = recalled_at.replace(tzinfo=UTC)
-    return _Held(recalled_at.timestamp(), len(value), record) if record.run_id == run_id else None
+    return recalled_at.timestamp() if record.run_id == run_id else None
 
 
 class RecallReader:

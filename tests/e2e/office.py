@@ -67,9 +67,18 @@ class Office:
     def assign(self, issue: str, agent: str | None) -> None:
         self.patch(f"/api/issues/{issue}", assigneeAgentId=agent)
 
-    def say(self, issue: str, body: str, key: str | None = None) -> str:
-        """Post a comment, as an agent if its key is given; its id."""
-        headers = {"Authorization": f"Bearer {key}"} if key else {}
+    def pause(self, agent: str) -> None:
+        """Comments on the agent's issues wake it no more."""
+        self.post(f"/api/agents/{agent}/pause")
+
+    def run_of(self, agent: str, issue: str) -> str | None:
+        """A run of the agent's on this issue; None if there is none yet."""
+        runs = [run for run in self.runs() if run["agentId"] == agent and run["contextSnapshot"]["issueId"] == issue]
+        return runs[0]["id"] if runs else None
+
+    def say(self, issue: str, body: str, key: str | None = None, run: str | None = None) -> str:
+        """Post a comment, as an agent if its key and a run of it on this issue are given; its id."""
+        headers = {"Authorization": f"Bearer {key}", "X-Paperclip-Run-Id": str(run)} if key else {}
         reply = self._client.post(f"/api/issues/{issue}/comments", json={"body": body}, headers=headers)
         return str(reply.raise_for_status().json()["id"])
 

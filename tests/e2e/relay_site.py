@@ -1,6 +1,7 @@
 """A whole installation around a real Paperclip: topics of its own, relay and workers as processes, the commands."""
 
 import json
+import os
 import subprocess
 import uuid
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,9 @@ from tests.e2e.site import Company, Site, wait_for
 from tests.servers.kafka import Broker
 
 Json = dict[str, Any]
+
+FULL_SIZE = bool(os.environ.get("PAPERCLIP_MEMORY_TEST_FULL_SIZE"))
+"""Whether tests with many comments have all of them, which takes some minutes more."""
 
 
 class Relay:

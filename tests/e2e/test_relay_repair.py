@@ -1,0 +1,163 @@
+"""Real Paperclip, Hindsight and Apache Kafka: backfill, audit and its repairs."""
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import ThreadingHTTPServer
+from pathlib import Path
+
+import httpx
+import pytest
+
+from consumer.demo.servers import embedder
+from consumer.demo.servers.hindsight import Hindsight
+from consumer.http import segment
+from tests.e2e.office import Office, office, settle
+from tests.e2e.relay_site import FULL_SIZE, RelaySite
+from tests.servers.kafka import Broker
+from tests.servers.paperclip import Paperclip
+
+pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
+
+PAST = 600 if FULL_SIZE else 100
+"""Comments of the backfill."""
+
+
+@pytest.fixture
+def acme(paperclip: Paperclip) -> Iterator[Office]:
+    with office(paperclip) as opened:
+        yield opened
+
+
+@pytest.fixture
+def site(broker: Broker, hindsight: Hindsight, tmp_path: Path, acme: Office) -> RelaySite:
+    return RelaySite(broker, hindsight, tmp_path, acme)
+
+
+@contextmanager
+def failing(hindsight: Hindsight) -> Iterator[None]:
+    """Hindsight's retains fail for good while the block lasts: its embeddings have a wrong size."""
+
+    class Wrong(embedder.Handler):
+        protocol_version = "HTTP/1.0"  # no connection outlives the server
+
+        def do_POST(self) -> None:  # noqa: N802 - the base class's name
+            inputs = json.loads(self.rfile.read(int(self.headers["Content-Length"])))["inputs"]
+            self._answer([[0.5] * 10 for _ in inputs])
+
+    hindsight._embedder.stop()
+    server = ThreadingHTTPServer(("127.0.0.1", int(hindsight._embedder.command[-1])), Wrong)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+        hindsight._embedder.start()
+
+
+def retain(site: RelaySite, bank: str, document: str, text: str, **metadata: str) -> None:
+    """Store a document as somebody else would."""
+    item = {"content": text, "document_id": document, "context": "paperclip", "metadata": metadata}
+    url = f"{site.hindsight.url}/v1/default/banks/{segment(bank)}/memories"
+    httpx.post(url, json={"items": [item], "async": True}, timeout=60).raise_for_status()
+    settle("it is stored", lambda: site.digested(bank))
+
+
+def forget(site: RelaySite, bank: str, document: str) -> None:
+    url = f"{site.hindsight.url}/v1/default/banks/{segment(bank)}/documents/{document}"
+    httpx.delete(url, timeout=60).raise_for_status()
+
+
+def test_audit_names_what_is_wrong_and_fix_repairs_it(site: RelaySite, acme: Office, hindsight: Hindsight) -> None:
+    """A failed operation, a deleted document, a stale, a doubled and a left-over one; what is not ours stays."""
+    ada, bea = acme.agent("Ada"), acme.agent("Bea")
+    issue = acme.issue("Think", ada)
+    acme.pause(ada)
+    banks = [acme.bank(ada), acme.bank(bea)]
+    with site.relay(), site.worker():
+        kept, lost, stale, doubled = (acme.say(issue, text) for text in ("Kept.", "Lost.", "Stale.", "Doubled."))
+        settle("they are held", lambda: len(site.documents(banks[0])) == 4)
+        with failing(hindsight):
+            failed = acme.say(issue, "It fails.")
+            settle("its retain fails", lambda: site.operations(banks[0], status="failed"))
+        gone = acme.say(issue, "Goes.")
+        acme.delete(issue, gone)
+        settle("the deletion is published", lambda: ("issue.comment.deleted", gone) in site.published())
+        site.wait_digested(banks)
+
+        forget(site, banks[0], lost)
+        retain(site, banks[0], stale, "Another text.")
+        retain(site, banks[1], doubled, "Doubled.")
+        retain(site, banks[1], gone, "Goes.", commentId=gone, companyId=acme.id)
+        retain(site, banks[0], "hindsight_retain:1", "A tool's own.")
+
+        found = settle("all are old enough", lambda: _report(site, acme, comments=5), every=2.0)
+        named = {
+            kind: [each["comment"] for each in found[kind]] for kind in ("missing", "stale", "doubled", "left_over")
+        }
+        assert sorted(named.pop("missing")) == sorted([lost, failed])
+        assert named == {"stale": [stale], "doubled": [doubled], "left_over": [gone]}
+        reasons = {each["comment"]: each["reason"] for each in found["missing"]}
+        assert "its retain failed: RuntimeError: embedding 0 has dimension 10" in reasons[failed]
+        assert [each["document"] for each in found["failed_operations"]] == [failed]
+
+        site.audit("--fix", expect=1)
+        site.wait_digested(banks)
+        settle("nothing is left to repair", lambda: _is_clean(site, acme), every=2.0)
+    assert set(site.documents(banks[0])) == {kept, lost, stale, doubled, failed, "hindsight_retain:1"}
+    assert site.documents(banks[1]) == {}
+
+
+def _report(site: RelaySite, acme: Office, *, comments: int) -> "dict[str, list[dict[str, str]]] | None":
+    """The audit's report, once it judges so many comments; those of the last seconds it leaves alone."""
+    found = json.loads(site.command("audit", "--json", "--company", acme.id, expect=1))["companies"][0]
+    return found if found["comments"] == comments else None
+
+
+def _is_clean(site: RelaySite, acme: Office) -> bool:
+    return bool(site.audit()[acme.id]["held"] == 5)
+
+
+def test_a_backfill_twice_stores_once(site: RelaySite, acme: Office) -> None:
+    """History goes to the bank of who was assigned when it was said; the second time makes no operation."""
+    ada, bea = acme.agent("Ada"), acme.agent("Bea")
+    key, first = acme.key(ada), acme.issue("Issue 0", ada, status="todo")
+    run = settle("Ada runs", lambda: acme.run_of(ada, first))
+    acme.pause(ada)
+    issues = [first, *(acme.issue(f"Issue {number}", ada) for number in range(1, 10))]
+    for number in range(PAST):
+        who = (key, run) if number % 10 == 0 else (None, None)
+        acme.say(issues[number % 10], f"Note {number} of the past.", *who)
+    for issue in issues[:5]:
+        acme.assign(issue, bea)
+    assert f"company {acme.id}: " in site.command("backfill", "--company", acme.id, "--dry-run")
+    assert site.published() == set()
+    with site.worker():
+        site.command("backfill", "--company", acme.id)
+        site.wait_digested([acme.bank(ada)])
+        before = site.get(f"{segment(acme.bank(ada))}/operations", limit=1)["total"]
+        site.command("backfill", "--company", acme.id)
+        site.wait_digested([acme.bank(ada)])
+    assert site.get(f"{segment(acme.bank(ada))}/operations", limit=1)["total"] == before
+    assert site.get(f"{segment(acme.bank(bea))}/documents", limit=1) is None
+    report = site.audit()[acme.id]
+    assert report["comments"] - report["skipped"].get("system_comment", 0) == PAST
+    assert (report["held"], report["elsewhere"]) == (PAST, 0)
+
+
+def test_a_comment_that_the_plugin_stored_is_held_once(site: RelaySite, acme: Office) -> None:
+    """The plugin's own call: the same bank, the comment's id as the document's, its own metadata."""
+    ada = acme.agent("Ada")
+    acme.pause(ada)
+    said = acme.say(acme.issue("Think", ada), "Stored before we came.")
+    retain(site, acme.bank(ada), said, "Stored before we came.", agentId=ada, companyId=acme.id)
+    settle("it is judged, and held", lambda: site.audit()[acme.id]["held"] == 1, every=2.0)
+    with site.relay(), site.worker():
+        settle("it is published", lambda: ("issue.comment.created", said) in site.published())
+        site.wait_digested([acme.bank(ada)])
+    assert list(site.documents(acme.bank(ada))) == [said]
+    assert site.audit()[acme.id]["held"] == 1

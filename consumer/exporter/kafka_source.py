@@ -23,9 +23,9 @@ from consumer.settings import Settings
 from consumer.stream.records import Partition
 from consumer.stream.source import committed_at
 
-TIMEOUT = 30.0
+TIMEOUT = 15.0
 """Seconds for one look."""
-_REQUEST_TIMEOUT_MS = 10_000
+_REQUEST_TIMEOUT_MS = 5_000
 _COORDINATOR_MOVES = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 """A broker comes or goes, or the cluster makes its first group: over in a moment."""
 _PAUSE = 0.2

@@ -1,6 +1,7 @@
 """What every process of ours has around its work: log and metrics, health, signals, an end that comes for certain."""
 
 import asyncio
+import gc
 import os
 import signal
 import threading
@@ -51,6 +52,7 @@ def start_process(
 ) -> Process:
     """Logging and metrics of a process that runs these lanes, and asks these operations of Paperclip."""
     configure_logging(settings.log_format, settings.log_level)
+    rarely_collect_garbage()
     log = structlog.get_logger()
     registry = CollectorRegistry()
     metrics = Metrics(
@@ -66,6 +68,17 @@ def start_process(
         log_signal(signal_)
 
     return Process(settings, registry, metrics, notify, warn_once(log))
+
+
+def rarely_collect_garbage() -> None:
+    """Keep the garbage collector off what is loaded, and let it look at the rest less often.
+
+    By default it walks through the records that wait, again and again, for up to a fifth of all CPU time; nothing of a
+    record's way is in a cycle.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 10)
 
 
 @contextmanager

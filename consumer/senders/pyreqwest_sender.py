@@ -26,16 +26,17 @@ async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterat
     async with _builder(limit, ca_file).build() as client:
 
         async def send(request: Request) -> Reply:
-            now = asyncio.get_running_loop().time
-            deadline = now() + request.timeout
+            left = request.timeout
+            if places.locked():
+                left = await _wait(places, request.timeout)
+            else:
+                await places.acquire()  # does not wait
             try:
-                async with asyncio.timeout_at(deadline):
-                    await places.acquire()
-            except TimeoutError as error:
-                raise TimedOut(f"no free connection within {request.timeout:g} s") from error
-            try:
-                left = timedelta(seconds=max(0.001, deadline - now()))
-                call = client.request(request.method, _url(request.url)).headers(request.headers).timeout(left)
+                call = (
+                    client.request(request.method, _url(request.url))
+                    .headers(request.headers)
+                    .timeout(timedelta(seconds=left))
+                )
                 if request.body:
                     call = call.body_bytes(request.body)
                 response = await call.build().send()
@@ -48,6 +49,18 @@ async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterat
                 places.release()
 
         yield send
+
+
+async def _wait(places: asyncio.Semaphore, timeout: float) -> float:
+    """Take a place; the seconds that are left then."""
+    now = asyncio.get_running_loop().time
+    deadline = now() + timeout
+    try:
+        async with asyncio.timeout_at(deadline):
+            await places.acquire()
+    except TimeoutError as error:
+        raise TimedOut(f"no free connection within {timeout:g} s") from error
+    return max(0.001, deadline - now())
 
 
 def _builder(limit: int, ca_file: Path | None) -> ClientBuilder:

@@ -128,6 +128,12 @@ class LaneCore:
             return None
         self.keys.unpark_due(now)
         blocking = [breaker for breaker in self.breakers.values() if breaker.reason is not None]
+        item = self._start_blocked(blocking, now) if blocking else self.keys.start()
+        if item is not None:
+            item.started = now
+        return item
+
+    def _start_blocked(self, blocking: list[Breaker], now: float) -> Item | None:
         if any(breaker.wait_until() > now for breaker in blocking):
             return None
         is_probe = any(breaker.open for breaker in blocking)
@@ -140,7 +146,6 @@ class LaneCore:
             breaker.started(now)
         if is_probe:
             self._probe = item
-        item.started = now
         return item
 
     def next_wake(self, now: float) -> float | None:

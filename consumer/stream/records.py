@@ -26,8 +26,10 @@ class Record:
     @property
     def size(self) -> int:
         """The bytes that it holds: value, key and headers."""
-        headers = sum(len(name) + len(value or b"") for name, value in self.headers)
-        return len(self.value or b"") + len(self.key or b"") + headers
+        size = len(self.value or b"") + len(self.key or b"")
+        for name, value in self.headers:
+            size += len(name) + len(value or b"")
+        return size
 
     def header(self, name: str) -> str | None:
         """The last header of this name as text; None if there is none, or it has no value."""

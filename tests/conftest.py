@@ -75,7 +75,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         config.stash[_hindsight] = hindsight_server.install(
             lambda line: reporter.write_line(f"installing Hindsight: {line}") if reporter else None
         )
-    if _wanted(session.items, "paperclip"):
+    if _wanted(session.items, "paperclip_packages"):
         config.stash[_paperclip] = paperclip_server.install()
 
 
@@ -118,7 +118,13 @@ def hindsight_with_key(pytestconfig: pytest.Config, server_logs: Path) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def paperclip(pytestconfig: pytest.Config, server_logs: Path) -> Iterator[Paperclip]:
+def paperclip_packages(pytestconfig: pytest.Config) -> Path:
+    """Where Paperclip is installed, with the SDK of its plugins."""
+    return pytestconfig.stash[_paperclip]
+
+
+@pytest.fixture(scope="session")
+def paperclip(paperclip_packages: Path, server_logs: Path) -> Iterator[Paperclip]:
     """A real Paperclip without users or keys. A test makes its own companies; one that stops it starts it again."""
-    with Paperclip(pytestconfig.stash[_paperclip], server_logs) as server:
+    with Paperclip(paperclip_packages, server_logs) as server:
         yield server

@@ -9,7 +9,6 @@ import pytest
 from consumer.demo.servers.hindsight import Hindsight
 from tests.e2e.office import SAY, Json, Listener, Office, office, settle
 from tests.e2e.relay_site import RelaySite, what
-from tests.servers import paperclip as paperclip_server
 from tests.servers.kafka import Broker
 from tests.servers.paperclip import Paperclip
 
@@ -31,9 +30,9 @@ def site(broker: Broker, hindsight: Hindsight, tmp_path: Path, acme: Office) -> 
 
 
 @pytest.fixture(scope="module")
-def listener(paperclip: Paperclip) -> Iterator[Listener]:
+def listener(paperclip: Paperclip, paperclip_packages: Path) -> Iterator[Listener]:
     with office(paperclip, "Listeners") as opened:
-        listening = Listener(opened, paperclip_server.install())
+        listening = Listener(opened, paperclip_packages)
         yield listening
         listening.remove()
 

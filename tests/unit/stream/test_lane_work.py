@@ -4,8 +4,9 @@ import asyncio
 
 import pytest
 
-from consumer.errors import DeadLetterReason, NotYet, Permanent
+from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream
 from consumer.handlers.outcomes import Done, FailReason, Skipped, SkipReason
+from consumer.stream import lane
 from consumer.stream.pressure import Limits
 from consumer.stream.records import Partition
 from consumer.stream.signals import Ending, ParkReason, PollFailed, Rebalanced
@@ -57,16 +58,16 @@ async def test_a_failure_waits_for_its_time_and_holds_up_only_its_key() -> None:
         assert rig.work.order[0, b"a"] == [0, 0, 1]
 
 
-async def test_a_short_wait_ends_by_itself() -> None:
+async def test_a_wait_ends_at_its_time_and_not_at_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     async with lane_on() as rig:
-        rig.clock.now = 0.0  # from here on the lane's own timer must do it: nothing moves the clock but this
+        monkeypatch.setattr(lane, "POLL_TIMEOUT", 3_600.0)
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        rig.lane._clock = lambda: 1_000.0 + loop.time() - begun
-        rig.work.script[b"a"] = [POISON]
+        rig.lane._clock = loop.time
+        rig.work.script[b"a"] = [Transient("503", upstream=Upstream.HINDSIGHT, retry_after=0.05)]
+        rig.source.produce(b"other")
+        await until(lambda: rig.work.order[0, b"other"])
         rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
-        assert rig.work.order[0, b"a"] == [0, 0]
+        await until(lambda: rig.work.order[0, b"a"] == [1, 1])
 
 
 async def test_a_handler_that_waits_for_something_spends_no_attempt() -> None:

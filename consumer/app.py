@@ -31,6 +31,7 @@ from consumer.hindsight.client import HindsightClient
 from consumer.http import Send
 from consumer.kafka import consumer_options, producer
 from consumer.observability.logs import configure_logging
+from consumer.observability.tracing import tracing
 from consumer.paperclip.client import PaperclipClient
 from consumer.publisher import Publisher, TooLarge
 from consumer.recalls import TopicRecalls
@@ -151,18 +152,25 @@ async def open_lane(process: Process, name: str) -> AsyncIterator[Lane]:
         "retain": (settings.topic_issue_comments, settings.group_retain, settings.retain_in_flight, COMMENT_HANDLERS),
     }[name]
     publisher = Publisher(partial(producer, settings))
-    async with open_clients(settings, limit, process.metrics.measured) as (hindsight, paperclip):
+    traces = tracing()
+
+    def measured(send: Send, upstream: Upstream) -> Send:
+        counted = process.metrics.measured(send, upstream)
+        return traces.sends(counted, upstream) if traces else counted
+
+    async with open_clients(settings, limit, measured) as (hindsight, paperclip):
         recalls = TopicRecalls(publisher, settings.topic_recalls)
         needs = Needs(settings.rules(), hindsight, paperclip, recalls, time.time, process.warn)
         retry = RetryPolicy(
             settings.max_attempts, settings.retry_first_delay, settings.retry_max_delay, settings.forget_deadline
         )
+        resolve = Dispatcher(needs, handlers).resolve
         try:
             yield Lane(
                 LaneSettings(name, settings.topic_dead_letters, settings.drain_timeout, TooLarge),
                 LaneCore(limit, retry, Limits()),
                 KafkaSource(partial(lane_consumer, settings, group), [topic]),
-                Dispatcher(needs, handlers).resolve,
+                traces.jobs(resolve, name) if traces else resolve,
                 publisher.publish,
                 process.notify,
             )

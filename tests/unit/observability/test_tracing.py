@@ -1,0 +1,155 @@
+"""A trace that begins at the producer goes on into Hindsight."""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from types import ModuleType
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from structlog.testing import capture_logs
+
+from consumer.dispatcher import COMMENT_HANDLERS, Dispatcher
+from consumer.errors import Upstream, UpstreamDown
+from consumer.hindsight.client import HindsightClient
+from consumer.http import Reply, Request, Unreachable
+from consumer.observability import tracing as module
+from consumer.observability.tracing import Tracing, tracing
+from consumer.stream.records import Record
+from schemas.codec import encode
+from tests.fakes import World
+
+TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+PARENT = f"00-{TRACE}-{SPAN}-01"
+
+
+class Hindsight:
+    """A `Send` that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[Request] = []
+        self.down = False
+
+    async def __call__(self, request: Request) -> Reply:
+        self.asked.append(request)
+        if self.down:
+            raise Unreachable("refused")
+        return Reply(200, {}, b'{"success": true}')
+
+
+class Rig:
+    def __init__(self) -> None:
+        self.spans = InMemorySpanExporter()
+        provider = TracerProvider()
+        provider.add_span_processor(SimpleSpanProcessor(self.spans))
+        self.traces = Tracing(provider)
+        self.hindsight = Hindsight()
+        send = self.traces.sends(self.hindsight, Upstream.HINDSIGHT)
+        client = HindsightClient(send, "http://hindsight.example", key="s3cret", user_agent="t")
+        needs = replace(World().needs, hindsight=client)
+        self.resolve = self.traces.jobs(Dispatcher(needs, COMMENT_HANDLERS).resolve, "retain")
+
+    def record(self, *headers: tuple[str, bytes]) -> Record:
+        from consumer.demo import recording
+
+        event = next(each for each in recording.events() if each["eventType"] == "issue.comment.created")
+        return Record("comments", 3, 41, 0, b"k", encode(event), headers)
+
+    async def run(self, *headers: tuple[str, bytes]) -> dict[str, ReadableSpan]:
+        job = self.resolve(self.record(*headers))
+        assert job.run is not None
+        try:
+            await job.run()
+        except UpstreamDown:
+            assert self.hindsight.down
+        return {span.name: span for span in self.spans.get_finished_spans()}
+
+
+@pytest.fixture
+def rig() -> Rig:
+    return Rig()
+
+
+async def test_the_producers_trace_reaches_hindsight(rig: Rig) -> None:
+    spans = await rig.run(("traceparent", PARENT.encode()))
+    attempt, request = spans["retain"], spans["hindsight retain"]
+    assert attempt.parent is not None
+    assert request.parent is not None
+    assert f"{attempt.parent.span_id:016x}" == SPAN
+    assert request.parent.span_id == attempt.context.span_id
+    (asked,) = [each for each in rig.hindsight.asked if each.operation == "retain"]
+    assert asked.headers["traceparent"] == f"00-{TRACE}-{request.context.span_id:016x}-01"
+    assert asked.headers["Authorization"] == "Bearer s3cret", "the other headers stay"
+
+
+async def test_a_record_without_a_context_begins_a_trace(rig: Rig) -> None:
+    spans = await rig.run()
+    assert spans["retain"].parent is None
+    assert rig.hindsight.asked[-1].headers["traceparent"].split("-")[1] == f"{spans['retain'].context.trace_id:032x}"
+
+
+async def test_a_context_that_is_none_is_no_error(rig: Rig) -> None:
+    assert (await rig.run(("traceparent", b"\xff nonsense")))["retain"].parent is None
+
+
+async def test_a_failure_is_in_both_spans(rig: Rig) -> None:
+    rig.hindsight.down = True
+    spans = await rig.run()
+    assert {name: span.status.is_ok for name, span in spans.items()} == {"retain": False, "hindsight retain": False}
+
+
+async def test_spans_say_which_record_and_hold_no_secret_and_no_text(rig: Rig) -> None:
+    spans = await rig.run()
+    found = spans["retain"].attributes
+    assert found is not None
+    assert (found["messaging.destination.name"], found["messaging.kafka.offset"]) == ("comments", 41)
+    assert (found["paperclip_memory.lane"], found["paperclip_memory.outcome"]) == ("retain", "done")
+    text = "".join(span.to_json() for span in spans.values())
+    assert "s3cret" not in text
+    assert "paperclip::" not in text
+    assert "paperclip%3A" not in text
+
+
+def test_a_record_that_means_nothing_makes_no_span(rig: Rig) -> None:
+    ignored = Record("comments", 0, 0, 0, None, b'{"eventType": "something.else"}')
+    assert rig.resolve(ignored).run is None
+    assert rig.spans.get_finished_spans() == ()
+
+
+# Whether there are traces at all.
+
+
+@pytest.fixture
+def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
+    for name in module.ENDPOINTS:
+        monkeypatch.delenv(name, raising=False)
+    tracing.cache_clear()
+    yield module
+    tracing.cache_clear()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_without_an_endpoint_there_are_none() -> None:
+    assert tracing() is None
+
+
+@pytest.mark.usefixtures("fresh")
+def test_with_an_endpoint_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    found = tracing()
+    assert isinstance(found, Tracing)
+    assert tracing() is found, "one for the process"
+
+
+@pytest.mark.usefixtures("fresh")
+def test_without_the_extra_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    import sys
+
+    monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
+    monkeypatch.setitem(sys.modules, "opentelemetry.sdk.trace", None)
+    with capture_logs() as lines:
+        assert tracing() is None
+    assert lines == [
+        {"event": "no traces: the extra is not installed", "install": "paperclip-memory[otel]", "log_level": "warning"}
+    ]

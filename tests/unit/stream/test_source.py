@@ -1,8 +1,176 @@
-"""What a commit says of itself; all else of the source is tested on real Kafka."""
+"""`KafkaSource` on a scripted consumer; what it makes of the real one is tested on real Kafka (aiokafka's traps)."""
+
+from collections.abc import Iterable, Mapping
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+from aiokafka import TopicPartition
+from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError
 
-from consumer.stream.source import committed_at
+from consumer.stream.records import Partition
+from consumer.stream.source import KafkaSource, SourceClosed, committed_at
+
+ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
+
+
+class Consumer:
+    """Answers as scripted, and notes what it was told."""
+
+    def __init__(self) -> None:
+        self.told: list[Any] = []
+        self.refuses: Exception | None = None
+        self.polled: dict[TopicPartition, list[Any]] = {}
+        self.committed_offsets: dict[TopicPartition, int | None] = {}
+        self._coordinator: SimpleNamespace | None = SimpleNamespace(generation=3)
+
+    def subscribe(self, topics: list[str], listener: Any) -> None:
+        self.topics, self.listener = topics, listener
+
+    async def start(self) -> None:
+        if self.refuses is not None:
+            raise self.refuses
+
+    async def stop(self) -> None:
+        self.told.append("stop")
+
+    async def getmany(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
+        if self.refuses is not None:
+            raise self.refuses
+        self.told.append((timeout_ms, max_records))
+        return self.polled
+
+    async def position(self, _tp: TopicPartition) -> int:
+        return 9
+
+    async def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
+        self.told.append({tp: offset for tp, (offset, note) in offsets.items() if committed_at(note)})
+
+    async def beginning_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(tps, 5)
+
+    async def committed(self, tp: TopicPartition) -> int | None:
+        return self.committed_offsets.get(tp)
+
+    def seek(self, tp: TopicPartition, offset: int) -> None:
+        self.told.append(("seek", tp, offset))
+
+    def assignment(self) -> set[TopicPartition]:
+        return {ZERO, ONE}
+
+    def pause(self, tp: TopicPartition) -> None:
+        self.told.append(("pause", tp))
+
+    def resume(self, tp: TopicPartition) -> None:
+        self.told.append(("resume", tp))
+
+
+class Listening:
+    """An `Assignments` that notes what it hears."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    async def assigned(self) -> None:
+        self.heard.append("assigned")
+
+    async def revoked(self) -> None:
+        self.heard.append("revoked")
+
+
+@pytest.fixture
+def consumer() -> Consumer:
+    return Consumer()
+
+
+@pytest.fixture
+def source(consumer: Consumer) -> KafkaSource:
+    return KafkaSource(lambda: consumer, ["t"])  # type: ignore[arg-type, return-value]
+
+
+async def test_it_subscribes_with_a_listener_that_passes_assignments_on(
+    source: KafkaSource, consumer: Consumer
+) -> None:
+    listening = Listening()
+    await source.start(listening)
+    await consumer.listener.on_partitions_revoked(set())
+    await consumer.listener.on_partitions_assigned({ZERO})
+    assert (consumer.topics, listening.heard) == (["t"], ["revoked", "assigned"])
+
+
+async def test_a_start_that_fails_leaves_no_consumer_behind(source: KafkaSource, consumer: Consumer) -> None:
+    consumer.refuses = KafkaConnectionError()
+    with pytest.raises(KafkaConnectionError):
+        await source.start(Listening())
+    assert consumer.told == ["stop"]
+
+
+async def test_stop_before_start_is_nothing(source: KafkaSource, consumer: Consumer) -> None:
+    await source.stop()
+    assert consumer.told == []
+    await source.start(Listening())
+    await source.stop()
+    assert consumer.told == ["stop"]
+
+
+async def test_a_poll_gives_records_and_the_position_after_them(source: KafkaSource, consumer: Consumer) -> None:
+    message = SimpleNamespace(
+        topic="t", partition=0, offset=7, timestamp=1, key=b"k", value=b"v", headers=(("replay", b"backfill"),)
+    )
+    consumer.polled = {ZERO: [message]}
+    await source.start(Listening())
+    (batch,) = await source.poll(0.2, 500)
+    assert consumer.told == [(200, 500)]
+    assert (batch.partition, batch.position) == (Partition("t", 0), 9)
+    assert batch.records[0].header("replay") == "backfill"
+
+
+async def test_a_poll_after_the_stop_says_so(source: KafkaSource, consumer: Consumer) -> None:
+    await source.start(Listening())
+    consumer.refuses = ConsumerStoppedError()
+    with pytest.raises(SourceClosed):
+        await source.poll(0.2, 500)
+
+
+async def test_offsets(source: KafkaSource, consumer: Consumer) -> None:
+    consumer.committed_offsets = {ZERO: 8}
+    await source.start(Listening())
+    await source.commit({Partition("t", 0): 8})
+    assert await source.position(Partition("t", 0)) == 9
+    assert await source.starts([]) == {}
+    await source.seek_to_committed([Partition("t", 0), Partition("t", 1)])
+    assert consumer.told == [{ZERO: 8}, ("seek", ZERO, 8), ("seek", ONE, 5)]
+
+
+async def test_a_commit_below_the_log_start_is_read_from_the_log_start(source: KafkaSource, consumer: Consumer) -> None:
+    consumer.committed_offsets = {ZERO: 2}
+    await source.start(Listening())
+    await source.seek_to_committed([Partition("t", 0)])
+    assert consumer.told == [("seek", ZERO, 5)]
+
+
+async def test_pauses_are_told_once_and_forgotten_with_the_assignment(source: KafkaSource, consumer: Consumer) -> None:
+    await source.start(Listening())
+    both = source.assignment()
+    zero, one = Partition("t", 0), Partition("t", 1)
+    for wanted in ({zero}, {zero}, {one}):
+        source.set_paused(set(wanted), both)
+    assert consumer.told == [("pause", ZERO), ("pause", ONE), ("resume", ZERO)]
+    source.forget_pauses()
+    source.set_paused(set(), both)
+    assert len(consumer.told) == 3
+
+
+@pytest.mark.parametrize(
+    ("coordinator", "evicted"),
+    [(SimpleNamespace(generation=-1), True), (SimpleNamespace(generation=3), False), (None, False)],
+)
+async def test_an_eviction(
+    source: KafkaSource, consumer: Consumer, coordinator: SimpleNamespace | None, evicted: bool
+) -> None:
+    await source.start(Listening())
+    consumer._coordinator = coordinator
+    assert source.evicted() is evicted
 
 
 @pytest.mark.parametrize(

@@ -386,3 +386,13 @@ def test_our_own_errors_speak_for_themselves_and_foreign_ones_may_quote_a_body()
     assert words.startswith("KeyError in test_our_own_errors")
     assert "test_core.py:" in words
     assert "secret" not in words
+
+
+def test_an_open_breaker_with_nothing_to_probe_starts_nothing_and_waits_for_a_record() -> None:
+    core = lane(b"a")
+    item = begin(core)
+    end(core, item, DOWN)
+    core.assign([P0])  # a rebalance took the record away; the breaker stays open
+    assert core.start(LATER) is None
+    core.deliver(P0, [record(0, b"a")], 1)
+    assert begin(core, LATER).record.offset == 0

@@ -97,7 +97,7 @@ class Audit:
 
     async def _read(self, issues: list[Json], since: float, began: float, report: Report, seen: _Seen) -> None:
         async def read(issue: Json) -> None:
-            then = IssueThen(self._paperclip, issue)
+            then = IssueThen(self._paperclip, issue, self._now)
             seen.issues[issue["id"]] = issue
             seen.users[bank_user(Issue.model_validate(issue), self._rules)] = None
             if issue["assigneeAgentId"] is not None:

@@ -50,7 +50,7 @@ async def survey(client: FeedClient, copies: Copies, wanted: Wanted, progress: P
     found, issues = Survey(), [each async for each in issues_of(client, wanted.company, wanted.since, wanted.issue)]
 
     async def read(issue: Json) -> None:
-        then = IssueThen(client, issue)
+        then = IssueThen(client, issue, copies.now)
         try:
             async for comment in client.comments(issue["id"], oldest_first=False):
                 if instant(comment["createdAt"]) < wanted.since:

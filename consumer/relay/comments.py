@@ -150,7 +150,7 @@ class CommentFeed:
         floor = max(self._start, reached - (LOOK_BACK if self.audited else LOOK_BACK_ALONE))
         comments = [self._light(each) async for each in self._back_to(issue["id"], floor)]
         comments.reverse()
-        then = IssueThen(self._client, issue)
+        then = IssueThen(self._client, issue, self._copies.now)
         new = [each for each in comments if self._is_new(each)]
         settled = [each for each in new if not self._is_young(each)]
         found = [await self._copies.announce_read(each, then) for each in settled]

@@ -50,7 +50,7 @@ class Copies:
 
     async def announce(self, envelopes: Sequence[Json]) -> list[Announcement]:
         """Announcements with the objects that Paperclip is asked for. Raises `UpstreamDown`."""
-        then = IssuesThen(self.client)
+        then = IssuesThen(self.client, self.now)
         return await asyncio.gather(*(self._announce(each, then) for each in envelopes))
 
     async def announce_read(

@@ -61,7 +61,7 @@ class Fix:
             return [Announcement(of_comment(comment, issue), replay=True)] if comment["deletedAt"] is not None else []
         if comment is None or comment["deletedAt"] is not None:
             return []
-        then = IssueThen(self._paperclip, issue)
+        then = IssueThen(self._paperclip, issue, self._copies.now)
         return [await self._copies.announce_read(comment, then, past=True, repair=self._repair)]
 
     async def _take_out(self, bank: str, comment: str) -> None:

@@ -4,14 +4,14 @@ An event that is published later, or again, must lead to the same bank, whoever 
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from consumer.paperclip.feed import FeedClient
 from consumer.relay.envelopes import Json
 from consumer.relay.times import instant
 
-SAME = 0.5
-"""Seconds: a comment changes its issue's `updatedAt` itself, that much later at most."""
+TOLD_WITHIN = 2.0
+"""Seconds after which a change of an issue has its activity, or has none."""
 
 
 def assignee_at(issue: Json, activity: Iterable[Json], time: float) -> str | None:
@@ -32,39 +32,53 @@ def _change(row: Json) -> Json | None:
 
 
 class IssueThen:
-    """One issue, asked for what it was; Paperclip is asked at most once.
+    """One issue, asked for what it was; its activity is read at most once.
 
     Args:
         issue: as it is now.
+        now: seconds since the epoch.
     """
 
-    def __init__(self, client: FeedClient, issue: Json) -> None:
+    def __init__(self, client: FeedClient, issue: Json, now: Callable[[], float]) -> None:
         self.now = issue
         self._client = client
-        self._activity: asyncio.Task[list[Json]] | None = None
+        self._clock = now
+        self._activity: asyncio.Future[list[Json]] | None = None
 
     async def at(self, time: str) -> Json:
         """The issue with the assignee of this time. Raises from `consumer.errors`."""
-        if instant(self.now["updatedAt"]) <= instant(time) + SAME:
+        if instant(self.now["updatedAt"]) <= instant(time):
             return self.now
         if self._activity is None:
-            self._activity = asyncio.ensure_future(self._client.activity(self.now["id"]))
+            self._activity = asyncio.ensure_future(self._read())
         return self.now | {"assigneeAgentId": assignee_at(self.now, await self._activity, instant(time))}
+
+    async def _read(self) -> list[Json]:
+        """Its activity; of a change of just now only when that is told: Paperclip writes it a little later."""
+        changed = instant(self.now["updatedAt"])
+        while True:
+            activity = await self._client.activity(self.now["id"])
+            told = any(instant(row["createdAt"]) >= changed for row in activity)
+            if told or not 0 <= self._clock() - changed < TOLD_WITHIN:
+                return activity
+            await asyncio.sleep(0.1)
 
 
 class IssuesThen:
     """Issues of one batch of events, each asked for once."""
 
-    def __init__(self, client: FeedClient) -> None:
+    def __init__(self, client: FeedClient, now: Callable[[], float]) -> None:
         self._client = client
-        self._asked: dict[str, asyncio.Task[Json | None]] = {}
-        self._known: dict[str, IssueThen] = {}
+        self._now = now
+        self._asked: dict[str, asyncio.Future[IssueThen | None]] = {}
 
     async def at(self, issue_id: str, time: str) -> Json | None:
         """An issue as it was; None if Paperclip shows none of this id. Raises from `consumer.errors`."""
         if issue_id not in self._asked:
-            self._asked[issue_id] = asyncio.ensure_future(self._client.issue(issue_id))
+            self._asked[issue_id] = asyncio.ensure_future(self._ask(issue_id))
         issue = await self._asked[issue_id]
-        if issue is None:
-            return None
-        return await self._known.setdefault(issue_id, IssueThen(self._client, issue)).at(time)
+        return None if issue is None else await issue.at(time)
+
+    async def _ask(self, issue_id: str) -> IssueThen | None:
+        issue = await self._client.issue(issue_id)
+        return None if issue is None else IssueThen(self._client, issue, self._now)

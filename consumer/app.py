@@ -33,6 +33,7 @@ from consumer.kafka import consumer_options, producer
 from consumer.observability.logs import configure_logging
 from consumer.observability.tracing import tracing
 from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.feed import FeedClient
 from consumer.publisher import Publisher, TooLarge
 from consumer.recalls import TopicRecalls
 from consumer.senders import open_sender
@@ -80,10 +81,28 @@ async def open_clients(
         yield hindsight, paperclip
 
 
+@asynccontextmanager
+async def open_feed(
+    settings: Settings, limit: int, measured: Callable[[Send, Upstream], Send] = lambda send, _: send
+) -> AsyncIterator[FeedClient | None]:
+    """The client of Paperclip's lists, with a sender of its own; None when Paperclip is not configured."""
+    if settings.paperclip_api_url is None:
+        yield None
+        return
+    async with open_sender(settings.http_backend, limit) as send:
+        yield FeedClient(
+            measured(send, Upstream.PAPERCLIP),
+            settings.paperclip_api_url,
+            key=secret(settings.paperclip_api_key),
+            user_agent=USER_AGENT,
+            timeout=settings.http_timeout,
+        )
+
+
 async def probe(settings: Settings) -> list[Probe]:
     """Probe Kafka, Hindsight and Paperclip."""
-    async with open_clients(settings, limit=4) as (hindsight, paperclip):
-        return await probe_all(settings, hindsight, paperclip)
+    async with open_clients(settings, limit=4) as (hindsight, paperclip), open_feed(settings, limit=4) as feed:
+        return await probe_all(settings, hindsight, paperclip, feed=feed)
 
 
 async def probe_at_start(process: Process) -> bool:

@@ -6,13 +6,15 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Protocol
+from typing import Any, Protocol
 
 from pydantic import SecretStr
 from structlog.typing import FilteringBoundLogger
 
-from consumer.errors import DownKind, HandlingError, SettingsError, Transient, UpstreamDown
+from consumer.errors import DownKind, HandlingError, Permanent, SettingsError, Transient, UpstreamDown
+from consumer.migration.plugin import PACKAGE, is_ours
 from consumer.paperclip.client import Identity, KeyKind
+from consumer.paperclip.feed import forbidden
 from consumer.settings import Settings
 from consumer.settings_checks import label
 from consumer.topics import TopicReport, TopicState, survey_topics
@@ -23,6 +25,11 @@ WITHOUT_PAPERCLIP = (
     "not configured: events must carry comment, issue and run, else comments are stored as their first 120 characters"
     " and queries lack the comments that woke a run; deletions reach only the bank of the event's own agent; replays"
     " cannot be verified"
+)
+
+
+WITHOUT_AUDIT = (
+    "the relay finds deletions only by reading the comments of the last day again, and `audit` no cancelled comments"
 )
 
 
@@ -71,15 +78,30 @@ class Paperclip(Protocol):
     async def authenticate(self) -> Identity: ...
 
 
+class Feed(Protocol):
+    """What is asked of Paperclip's lists. Each method raises from `consumer.errors`."""
+
+    async def may_audit(self, company: str) -> bool: ...
+
+    async def plugins(self) -> list[dict[str, Any]]: ...
+
+
 Survey = Callable[[Settings], Awaitable[list[TopicReport]]]
 
 
 async def probe_all(
-    settings: Settings, hindsight: Hindsight, paperclip: Paperclip | None, survey: Survey = survey_topics
+    settings: Settings,
+    hindsight: Hindsight,
+    paperclip: Paperclip | None,
+    survey: Survey = survey_topics,
+    feed: Feed | None = None,
 ) -> list[Probe]:
-    """Probe everything at once. `paperclip` is None when it is not configured."""
+    """Probe everything at once. `paperclip` and `feed` are None when Paperclip is not configured."""
     found = await asyncio.gather(
-        probe_kafka(settings, survey), probe_hindsight(settings, hindsight), probe_paperclip(settings, paperclip)
+        probe_kafka(settings, survey),
+        probe_hindsight(settings, hindsight),
+        probe_paperclip(settings, paperclip),
+        probe_following(paperclip, feed),
     )
     return [Probe("settings", Mark.OK, "complete"), *(probe for probes in found for probe in probes)]
 
@@ -144,6 +166,40 @@ async def probe_paperclip(settings: Settings, paperclip: Paperclip | None) -> li
         return [Probe("paperclip", Mark.WARNED, f"{text}, but shows no company", "use a key that may see them")]
     whose = "an agent's" if identity.kind is KeyKind.AGENT else "a board member's"
     return [Probe("paperclip", Mark.OK, f"{text} as {whose}; companies: {len(identity.company_ids)}")]
+
+
+async def probe_following(paperclip: Paperclip | None, feed: Feed | None) -> list[Probe]:
+    """What the relay and audit would miss with this key, and whether the plugin does the same work beside us.
+
+    Nothing is said where Paperclip does not answer: its own probe says that.
+    """
+    if paperclip is None or feed is None:
+        return []
+    try:
+        companies = (await paperclip.authenticate()).company_ids
+        allowed = await asyncio.gather(*(feed.may_audit(each) for each in companies))
+        plugins = await _plugins(feed)
+    except HandlingError:
+        return []
+    found = []
+    if not all(allowed):
+        text = f"the key may not read it in {allowed.count(False)} of {len(allowed)} companies: {WITHOUT_AUDIT}"
+        fix = "give its user the permission audit:view_agent_actions, or take a board member's key that has it"
+        found.append(Probe("audit feed", Mark.WARNED, text, fix))
+    if any(is_ours(each) and each.get("status") == "ready" for each in plugins):
+        text = f"{PACKAGE} is enabled in Paperclip: what it does too is done twice"
+        found.append(Probe("plugin", Mark.WARNED, text, "turn it off when you have moved: docs/migrating.md"))
+    return found
+
+
+async def _plugins(feed: Feed) -> list[dict[str, Any]]:
+    """The plugins that are installed; none for an agent's key, which may not know."""
+    try:
+        return await feed.plugins()
+    except Permanent as error:
+        if not forbidden(error):
+            raise
+        return []
 
 
 def as_text(probes: Sequence[Probe]) -> str:

@@ -1,6 +1,7 @@
 """The command `paperclip-memory`: parsing, and calls of `consumer.app`; nothing else."""
 
 import asyncio
+import os
 import sys
 import time
 from enum import StrEnum
@@ -236,6 +237,30 @@ def audit(
 
     run = app_repair.run_audit(load_settings(), company or (), since or 0.0, fix=fix, as_json=as_json)
     _exit(asyncio.run(run))
+
+
+@app.command(name="import-plugin", epilog="PAPERCLIP_MEMORY_PAPERCLIP_API_KEY is the key; a board member's is needed.")
+def import_plugin(
+    url: Annotated[
+        str | None, typer.Option(help="Paperclip's base URL.", envvar="PAPERCLIP_MEMORY_PAPERCLIP_API_URL")
+    ] = None,
+    company: Annotated[
+        list[str] | None,
+        typer.Option(parser=_company, metavar="ID", help="This company's configuration; repeatable. Without it, all."),
+    ] = None,
+    file: Annotated[Path | None, typer.Option(help="Read this JSON file instead of Paperclip.", dir_okay=False)] = None,
+    output: Annotated[Path | None, typer.Option(help="Where to write; without it, print.", dir_okay=False)] = None,
+) -> None:
+    """Turn the configuration of the plugin @vectorize-io/hindsight-paperclip into ours, as an environment file."""
+    from consumer import app_migration  # noqa: PLC0415
+
+    if file is not None:
+        _exit(app_migration.from_file(file, output))
+        return
+    if url is None:
+        raise typer.BadParameter("is needed, unless there is a --file", param_hint="--url")
+    key = os.environ.get("PAPERCLIP_MEMORY_PAPERCLIP_API_KEY")
+    _exit(asyncio.run(app_migration.from_paperclip(url.rstrip("/"), key, company or (), output)))
 
 
 @app.command()

@@ -84,6 +84,13 @@ class FeedClient:
             if cursor is None:
                 return
 
+    async def may_audit(self, company: str) -> bool:
+        """Whether the key may read a company's audit feed. Raises from `consumer.errors`."""
+        query = _query({"actorScope": "all", "action": "issue.comment", "limit": 1})
+        path = f"/api/companies/{path_uuid(company)}/audit/agent-actions{query}"
+        reply = await self._rest.call(FeedOperation.AUDIT, "GET", path, accept=(403,))
+        return reply.status != 403
+
     async def issues(self, company: str, since: str | None = None) -> AsyncIterator[Json]:
         """Issues whose `updatedAt` is later than `since`, else all; the last active first, each once.
 

@@ -64,16 +64,22 @@ class Answer:
 
 def memories(texts: Iterable[str], outcome: ToolOutcome) -> Answer:
     """Memories as fenced lines, best first, as many as fit; "No relevant memories found." if there are none."""
-    kept, room = list[str](), MAX_BYTES - 1000
-    for line in as_lines(mend(text) for text in texts).splitlines():
-        size = len(json.dumps(line))
-        if size > room:
-            if not kept:
-                kept.append(line[: room // _MAX_CHARACTER])
+    lines = _fitting(as_lines(mend(text) for text in texts))
+    return Answer(fence(lines), outcome) if lines else Answer(NOTHING, ToolOutcome.EMPTY)
+
+
+def _fitting(lines: str) -> str:
+    """The first lines, as many as fit; if not even one does, its beginning."""
+    room = MAX_BYTES - 1000  # the rest of the reply
+    if len(lines) * _MAX_CHARACTER <= room:
+        return lines
+    kept = list[str]()
+    for line in lines.splitlines():
+        room -= len(json.dumps(line))
+        if room < 0:
             break
         kept.append(line)
-        room -= size
-    return Answer(fence("\n".join(kept)), outcome) if kept else Answer(NOTHING, ToolOutcome.EMPTY)
+    return "\n".join(kept) or lines[: (MAX_BYTES - 1000) // _MAX_CHARACTER]
 
 
 def denied(refusal: Refused) -> Answer:

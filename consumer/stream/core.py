@@ -111,6 +111,24 @@ class LaneCore:
                 pressure.add(record.size)
                 self.keys.add(Item(record, self.epoch))
 
+    def rewound(self, partition: Partition, records: list[Record]) -> bool:
+        """Whether these records lie before what was delivered of their partition already.
+
+        Its log is not what it was: an unclean election or a lost disk cut it off, and Kafka has filled it anew.
+        """
+        tracker = self.trackers.get(partition)
+        return tracker is not None and bool(records) and records[0].offset < tracker.position
+
+    def start_over(self, rewound: Mapping[Partition, int]) -> None:
+        """Begin the assignment anew, with these partitions at these positions; what is done of the others stays so."""
+        assigned = self._assigned
+        self.revoke()
+        for partition in rewound:
+            self._completed.pop(partition, None)
+        self.assign(assigned)
+        for partition, position in rewound.items():
+            self.locate(partition, position)
+
     def locate(self, partition: Partition, position: int) -> OffsetTracker:
         """The tracker of an assigned partition; a new one begins at `position`."""
         tracker = self.trackers.get(partition)

@@ -32,7 +32,7 @@ from consumer.stream.signals import (
     Rebalanced,
     RebalanceKind,
 )
-from consumer.stream.source import Source, SourceClosed
+from consumer.stream.source import Batch, Source, SourceClosed
 
 POLL_TIMEOUT = 0.2
 POLL_RECORDS = 500
@@ -163,10 +163,26 @@ class Lane:
             self._last_poll = self._clock()
             if batches:
                 self._begin_assignment()
+                if rewound := [batch for batch in batches if self._core.rewound(batch.partition, batch.records)]:
+                    await self._start_over(rewound)
+                    continue
                 for batch in batches:
                     self._core.deliver(batch.partition, batch.records, batch.position)
             self._regulate()
             self._pump()
+
+    async def _start_over(self, rewound: list[Batch]) -> None:
+        """A partition's log was cut off: offsets that we know stand for other records now. Read it from where it begins
+        again, and the others from what is committed.
+        """
+        for batch in rewound:
+            first, (topic, number) = batch.records[0].offset, batch.partition
+            self._notify(
+                PollFailed(self.name, f"the log of {topic}[{number}] was cut off: it is read from {first} again")
+            )
+        self._core.start_over({batch.partition: batch.records[0].offset for batch in rewound})
+        self._committer.distrust_positions()
+        await self._cancel_jobs()
 
     async def _rewind(self) -> None:
         """A failed poll has lost the records that it had already taken of other partitions: read them again.

@@ -69,6 +69,11 @@ class FakeSource:
         self.beginnings[partition] = offset
         self.logs[partition] = [record for record in self.logs[partition] if record.offset >= offset]
 
+    def cut_off(self, partition: Partition = P0) -> None:
+        """The log is lost; a consumer that was beyond its end reads on from its start."""
+        self.logs[partition], self.ends[partition], self.beginnings[partition] = [], 0, 0
+        self._positions[partition] = 0
+
     @property
     def listener(self) -> Assignments:
         assert self._listener is not None, "not started"

@@ -319,3 +319,36 @@ async def test_going_back_over_a_rebalance_leaves_the_new_positions_alone() -> N
         await rig.drained()
         assert rig.work.order[0, b"0"] == [0, 0]
         assert [rig.work.order[0, key] for key in (b"1", b"2", b"3", b"4", b"new")] == [[1], [2], [3], [4], [5]]
+
+
+async def test_a_log_that_was_cut_off_is_read_anew_and_the_other_partitions_lose_nothing() -> None:
+    async with lane_on(P0, P1) as rig:
+        for n in range(5):
+            rig.source.produce(f"old{n}".encode())
+        await rig.drained()
+        rig.work.gate.clear()
+        rig.source.produce(b"slow", partition=P1)
+        rig.source.produce(b"slow", partition=P1)
+        await until(lambda: rig.work.running)
+        rig.source.cut_off()
+        for n in range(3):
+            rig.source.produce(f"new{n}".encode())
+        await until(lambda: rig.told(PollFailed))
+        rig.work.gate.set()
+        await until(lambda: rig.source.committed == {P0: 3, P1: 2})
+        assert "was cut off: it is read from 0 again" in rig.told(PollFailed)[0].error
+        assert [rig.work.order[0, f"new{n}".encode()] for n in range(3)] == [[0], [1], [2]]
+        assert rig.work.order[1, b"slow"] == [0, 0, 1]
+        assert not rig.work.broken
+
+
+async def test_a_log_that_was_cut_off_before_it_was_read_is_read_too() -> None:
+    async with lane_on(joined=False) as rig:
+        rig.source.committed = {P0: 50}
+        await until(lambda: rig.source.polls)
+        await rig.source.rebalance(P0)
+        await until(lambda: rig.core.trackers)
+        assert rig.core.trackers[P0].position == 50
+        rig.source.cut_off()
+        rig.source.produce(b"a")
+        await until(lambda: rig.source.committed == {P0: 1})

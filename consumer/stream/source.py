@@ -5,6 +5,7 @@ are lost; records of a new assignment can arrive before its listener is called; 
 already taken; `getmany` must never be cancelled.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, Protocol
@@ -122,8 +123,11 @@ class KafkaSource:
         tps = [TopicPartition(*partition) for partition in partitions]
         if not tps:
             return {}
-        beginnings = await self._consumer.beginning_offsets(tps)
-        return {Partition(*tp): (await self._consumer.committed(tp), beginnings[tp]) for tp in tps}
+        # All at once: aiokafka asks for one partition at a time, and a thousand answers in turn would not come in time.
+        beginnings, *committed = await asyncio.gather(
+            self._consumer.beginning_offsets(tps), *(self._consumer.committed(tp) for tp in tps)
+        )
+        return {Partition(*tp): (offset, beginnings[tp]) for tp, offset in zip(tps, committed, strict=True)}
 
     async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
         for partition, (committed, beginning) in (await self.starts(partitions)).items():

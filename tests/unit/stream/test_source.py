@@ -1,5 +1,6 @@
 """`KafkaSource` on a scripted consumer; what it makes of the real one is tested on real Kafka (aiokafka's traps)."""
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -179,3 +180,21 @@ async def test_an_eviction(
 )
 def test_a_commit_says_when_it_was_made(note: str, seconds: float | None) -> None:
     assert committed_at(note) == seconds
+
+
+async def test_all_partitions_are_asked_about_at_once(
+    source: KafkaSource, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = asyncio.Barrier(2)
+
+    async def committed(_tp: TopicPartition) -> int:
+        async with both:
+            return 8
+
+    monkeypatch.setattr(consumer, "committed", committed)
+    await source.start(Listening())
+    async with asyncio.timeout(5):
+        assert await source.starts([Partition("t", 0), Partition("t", 1)]) == {
+            Partition("t", 0): (8, 5),
+            Partition("t", 1): (8, 5),
+        }

@@ -61,9 +61,10 @@ class Breaker:
         if self.open:
             self.reason = None
 
-    def succeeded(self) -> None:
-        """A whole record succeeded with this upstream's help."""
-        self._refusals = 0
+    def succeeded(self, *, helped: bool) -> None:
+        """A whole record succeeded: not everything is refused. Only one that this upstream `helped` ends the run."""
+        if helped:
+            self._refusals = 0
         if self.reason is BreakerReason.SLOWED:
             self.reason = None
 
@@ -84,9 +85,8 @@ class Breaker:
             self._next_start = now + SLOWED_INTERVAL
 
     def unproven(self) -> None:
-        """The probe ended without asking this upstream: the next may start at once."""
-        if self.open:
-            self._next_start = 0.0
+        """What was started last proved nothing, and harmed nothing: the next may start at once."""
+        self._next_start = 0.0
 
     def wait_until(self) -> float:
         """The earliest time of the next start; 0 if the breaker does not mind."""

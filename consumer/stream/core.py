@@ -18,7 +18,7 @@ from consumer.stream.offsets import Completed, OffsetTracker
 from consumer.stream.pressure import Limits, Pressure
 from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
-from consumer.stream.signals import Ending, ParkReason
+from consumer.stream.signals import BreakerReason, Ending, ParkReason
 
 Result = Outcome | Exception | None
 """What a job came to: an outcome, an error, or None for a record that means nothing here."""
@@ -214,13 +214,13 @@ class LaneCore:
 
     def _succeed(self, item: Item, result: Outcome | None, answered: Set[Upstream], was_probe: bool) -> Verdict:
         self._complete(item)
-        if was_probe:
-            for breaker in self.breakers.values():
+        for breaker in self.breakers.values():
+            if was_probe or breaker.reason is BreakerReason.SLOWED:
                 breaker.unproven()
         match result:
             case Done(failed=None):
-                for upstream in answered:
-                    self.breakers[upstream].succeeded()
+                for upstream, breaker in self.breakers.items():
+                    breaker.succeeded(helped=upstream in answered)
                 return Verdict(Ending.SUCCEEDED)
             case Done(failed=reason):
                 return Verdict(Ending.FAILED, reason)

@@ -85,7 +85,7 @@ def test_a_probe_that_did_not_ask_proves_nothing_and_costs_no_time(breaker: Brea
 def test_what_is_closed_minds_neither_starts_nor_skips(breaker: Breaker) -> None:
     breaker.started(1.0)
     breaker.unproven()
-    breaker.succeeded()
+    breaker.succeeded(helped=True)
     assert breaker.wait_until() == 0.0
 
 
@@ -101,14 +101,14 @@ def test_twenty_refusals_slow_it_until_a_success(breaker: Breaker) -> None:
     assert breaker.wait_until() == 104.0
     breaker.answered()
     assert breaker.reason is BreakerReason.SLOWED, "an answer is not yet a success"
-    breaker.succeeded()
+    breaker.succeeded(helped=True)
     assert breaker.reason is None
 
 
 def test_a_success_starts_the_run_of_refusals_anew(breaker: Breaker) -> None:
     for _ in range(REFUSALS_TO_SLOW - 1):
         breaker.refused(0.0)
-    breaker.succeeded()
+    breaker.succeeded(helped=True)
     breaker.refused(0.0)
     assert breaker.reason is None
 

@@ -269,6 +269,33 @@ def test_a_run_of_refusals_slows_the_lane_until_a_success() -> None:
     assert [begin(core, 2.5), begin(core, 2.5)]
 
 
+def test_a_skip_does_not_wait_in_a_slowed_lane() -> None:
+    core = lane(*(f"{n}".encode() for n in range(REFUSALS_TO_SLOW + 3)), limit=100)
+    for _ in range(REFUSALS_TO_SLOW):
+        item = begin(core)
+        end(core, item, REFUSED)
+        core.dead_letter_written(item)
+    end(core, begin(core, 2.0), Skipped(SkipReason.NO_AGENT), now=2.0)
+    assert opened(core) is BreakerReason.SLOWED
+    begin(core, 2.0)
+    assert core.start(3.9) is None
+
+
+def test_an_upstream_that_good_records_do_not_need_slows_only_its_refusals() -> None:
+    core = lane(*(f"{n}".encode() for n in range(REFUSALS_TO_SLOW + 5)), limit=100)
+    forbidden = Permanent("403", reason=DeadLetterReason.FORBIDDEN, upstream=Upstream.PAPERCLIP)
+    for _ in range(REFUSALS_TO_SLOW):
+        item = begin(core)
+        end(core, item, forbidden)
+        core.dead_letter_written(item)
+    end(core, begin(core, 2.0), Done(), GOOD, now=2.0)
+    assert opened(core, Upstream.PAPERCLIP) is None
+    end(core, begin(core, 2.0), Done(), GOOD, now=2.0)
+    end(core, begin(core, 2.0), forbidden, now=2.0)
+    assert opened(core, Upstream.PAPERCLIP) is BreakerReason.SLOWED, "the run of refusals has not ended"
+    assert core.start(3.9) is None
+
+
 def test_undecodable_records_do_not_slow_the_lane() -> None:
     core = lane(*(f"{n}".encode() for n in range(REFUSALS_TO_SLOW + 1)), limit=100)
     for _ in range(REFUSALS_TO_SLOW + 1):

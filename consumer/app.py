@@ -29,7 +29,7 @@ from consumer.errors import SettingsError, Upstream, UpstreamDown
 from consumer.handlers.needs import Needs
 from consumer.hindsight.client import HindsightClient
 from consumer.http import Send
-from consumer.kafka import consumer_options, producer
+from consumer.kafka import client_options, consumer_options, producer
 from consumer.observability.logs import configure_logging
 from consumer.observability.tracing import tracing
 from consumer.paperclip.client import PaperclipClient
@@ -120,6 +120,7 @@ async def run_check(*, as_json: bool) -> int:
     show = render_json if as_json else render_text
     try:
         settings = load_settings()
+        client_options(settings)  # reads the TLS files
     except SettingsError as error:
         print(show(settings_probes(error)))  # noqa: T201 - this is what the command is for
         return EXIT_SETTINGS

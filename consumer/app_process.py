@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from consumer.errors import Upstream
 from consumer.hindsight.client import HindsightOperation
+from consumer.kafka import client_options
 from consumer.observability.health import Check, all_of, liveness, readiness
 from consumer.observability.health import Limits as HealthLimits
 from consumer.observability.lanes import LaneGauges, Pulse
@@ -50,7 +51,12 @@ class Process:
 def start_process(
     settings: Settings, lanes: Sequence[str], paperclip_operations: Iterable[str] = PaperclipOperation
 ) -> Process:
-    """Logging and metrics of a process that runs these lanes, and asks these operations of Paperclip."""
+    """Logging and metrics of a process that runs these lanes, and asks these operations of Paperclip.
+
+    Raises:
+        SettingsError: a file that a setting names holds nothing that can be used.
+    """
+    client_options(settings)  # reads the TLS files: wrong ones end the process, rather than look like Kafka's absence
     configure_logging(settings.log_format, settings.log_level)
     rarely_collect_garbage()
     log = structlog.get_logger()
@@ -104,6 +110,9 @@ def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: 
     def tell(reason: str, seconds: float, where: str) -> None:
         structlog.get_logger().error("no progress: ending the process", reason=reason, seconds=seconds, stack=where)
 
+    # Nothing is held yet, so the end may be abrupt; `until_told` has a better one. Without any handler the kernel would
+    # not even deliver the signal to a container's first process.
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_INTERRUPTED))
     with ExitStack() as within:
         host, number = settings.worker_host, getattr(settings, port)
         bound = within.enter_context(

@@ -115,8 +115,6 @@ async def probe_kafka(settings: Settings, survey: Survey) -> list[Probe]:
     """Whether Kafka answers, and whether the topics are what they must be."""
     try:
         reports = await survey(settings)
-    except SettingsError as error:
-        return settings_probes(error)
     except UpstreamDown as error:
         fix = f"start Kafka there, or correct {label('kafka_bootstrap_servers')} and the kafka_* settings beside it"
         return [Probe("kafka", Mark.FAILED, str(error), fix)]

@@ -238,13 +238,6 @@ async def test_no_kafka_fails_with_the_servers_and_says_no_more() -> None:
     assert "topics" not in probes
 
 
-async def test_kafka_settings_that_cannot_be_used_fail() -> None:
-    survey = kafka_that_raises(SettingsError(["kafka_ssl_cafile = x: holds no PEM certificates"]))
-    probes = await probe_all(settings(), Service(), Service(), survey)
-    assert "✗ settings: kafka_ssl_cafile = x: holds no PEM certificates" in as_text(probes)
-    assert not passed(probes)
-
-
 async def test_topics_that_are_wanting_have_a_line_each() -> None:
     probes = await probed(
         survey=kafka_with(

@@ -1,0 +1,99 @@
+"""Who an issue was assigned to when a comment was made."""
+
+import asyncio
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.relay.envelopes import Json
+from consumer.relay.issues import TOLD_WITHIN, IssuesThen, IssueThen, assignee_at
+from consumer.relay.times import iso
+from tests.unit.relay.paper import NOON, Paper
+
+
+def change(at: float, old: str | None, new: str | None) -> Json:
+    return {"createdAt": iso(at), "details": {"changes": {"assigneeAgentId": {"from": old, "to": new}}}}
+
+
+@given(st.lists(st.sampled_from([None, "ada", "bea", "cid"]), min_size=1, max_size=6), st.integers(0, 7))
+def test_it_is_the_one_of_the_last_change_before(agents: list[str | None], at: int) -> None:
+    """Agent n has the issue from second n on."""
+    activity = [change(NOON + second, old, new) for second, (old, new) in enumerate(pairwise(agents), start=1)]
+    issue = {"assigneeAgentId": agents[-1]}
+    assert assignee_at(issue, reversed(activity), NOON + at + 0.5) == agents[min(at, len(agents) - 1)]
+
+
+def test_other_activity_means_nothing() -> None:
+    rows: list[Json] = [
+        {"createdAt": iso(NOON + 9), "details": None},
+        {"createdAt": iso(NOON + 9), "details": {"changes": {"title": {"from": "a", "to": "b"}}}},
+        {"createdAt": iso(NOON + 9), "details": {"changes": None}},
+    ]
+    assert assignee_at({"assigneeAgentId": "ada"}, rows, NOON) == "ada"
+
+
+async def test_activity_is_read_once_and_only_if_the_issue_changed_since() -> None:
+    paper = Paper()
+    ada, bea = paper.agents_
+    issue = paper.open(agent=ada)
+    first = iso(paper.now)
+    paper.tick(60)
+    second = iso(paper.now)
+    paper.assign(issue, bea)
+    paper.tick(60)
+    then = IssueThen(paper, paper.issues_[issue], lambda: paper.now)  # type: ignore[arg-type]
+    assert (await then.at(iso(paper.now)))["assigneeAgentId"] == bea
+    assert paper.calls["activity"] == 0
+    assert (await then.at(first))["assigneeAgentId"] == ada
+    assert (await then.at(second))["assigneeAgentId"] == bea
+    assert paper.calls["activity"] == 1
+
+
+async def test_a_change_of_just_now_is_waited_for() -> None:
+    """Paperclip changes the issue first and tells of it a moment later."""
+    paper = Paper()
+    ada, bea = paper.agents_
+    issue = paper.open(agent=ada)
+    said = iso(paper.now)
+    paper.tick(0.1)
+    paper.assign(issue, bea)
+    late = paper.activities.pop()
+
+    async def tell() -> None:
+        while paper.calls["activity"] < 2:  # noqa: ASYNC110 - it is the reader that must have come by
+            await asyncio.sleep(0)
+        paper.activities.append(late)
+
+    telling = asyncio.create_task(tell())
+    then = IssuesThen(paper, lambda: paper.now)  # type: ignore[arg-type]
+    found = await then.at(issue, said)
+    await telling
+    assert found is not None
+    assert found["assigneeAgentId"] == ada
+
+
+async def test_a_change_that_nobody_tells_of_is_not_waited_for_long() -> None:
+    paper = Paper()
+    issue = paper.open(agent=paper.agents_[0])
+    said = iso(paper.now - 1)
+    paper.tick(TOLD_WITHIN)
+    found = await IssueThen(paper, paper.issues_[issue], lambda: paper.now).at(said)  # type: ignore[arg-type]
+    assert found["assigneeAgentId"] == paper.agents_[0]
+    assert paper.calls["activity"] == 1
+
+
+async def test_a_batch_asks_for_each_issue_once() -> None:
+    paper = Paper()
+    issue = paper.open(agent=paper.agents_[0])
+    said = iso(paper.now)
+    then = IssuesThen(paper, lambda: paper.now)  # type: ignore[arg-type]
+    await asyncio.gather(*(then.at(issue, said) for _ in range(5)))
+    assert paper.calls["issue"] == 1
+    assert await then.at("eaeadea7-4ac3-45e4-a173-53a04acf0674", said) is None
+
+
+def test_times() -> None:
+    with pytest.raises(ValueError, match="Invalid isoformat"):
+        assignee_at({"assigneeAgentId": None}, [change(NOON, None, None) | {"createdAt": "soon"}], NOON)

@@ -98,6 +98,8 @@ async def _read(run: RunPayload, issue_id: str, needs: Needs) -> tuple[Issue | N
     """
     whole = await _run(run, needs)
     wake = whole.wake if whole is not None else None
+    if wake is not None and wake.issue is not None and wake.issue.id not in (None, issue_id):
+        wake = None  # another issue's: it may have another user, whose memories are not this run's
     comments = wake.comments if wake is not None else []
     issue = own_issue(run.issue, issue_id)
     if issue is not None:

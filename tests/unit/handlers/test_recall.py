@@ -157,6 +157,17 @@ async def test_a_run_or_an_issue_of_another_id_is_not_believed() -> None:
     assert world.recalls.last.query == QUERY
 
 
+async def test_what_woke_the_run_for_another_issue_is_not_believed() -> None:
+    world = World(Rules(granularity=WITH_USER))
+    other = {"id": UNKNOWN, "title": "Another", "creatorEmail": "another@example.org"}
+    wake = {"issue": other, "comments": [{"body": "Said there."}]}
+    assert await do(world, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}}) == Done(bank=bank(AGENT))
+    assert world.recalls.last.query == QUERY
+    del paperclip_of(world).issues[ISSUE]
+    gone = await do(world, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}})
+    assert gone == Skipped(SkipReason.BLANK_ISSUE)
+
+
 async def test_without_a_wake_the_issue_is_asked() -> None:
     world = World()
     del paperclip_of(world).runs[RUN]

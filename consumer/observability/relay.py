@@ -70,9 +70,10 @@ def log_relay(logger: FilteringBoundLogger) -> Notify:
             case Moved(company, source, state, error, retry_in):
                 known = last.get((company, source))
                 last[company, source] = state
+                held_back = throttle.held_back((company, source, state))
                 if state is RelayState.FOLLOWING:
                     logger.info("a company is followed again", company=company, source=source)
-                elif state is not known or throttle.held_back((company, source, state)) is not None:
+                elif state is not known or held_back is not None:
                     logger.warning(
                         "a company is not followed",
                         company=company,

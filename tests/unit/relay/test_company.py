@@ -8,7 +8,6 @@ import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, Permanent, Transient, Upstream, UpstreamDown
 from consumer.http import TimedOut
-from consumer.relay import company as module
 from consumer.relay.checkpoints import Checkpoint, CommentPosition, RunPosition
 from consumer.relay.comments import Looked
 from consumer.relay.company import Company
@@ -129,7 +128,7 @@ async def test_a_hint_ends_the_wait() -> None:
 
 
 async def test_a_hint_that_came_to_nothing_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module.BACK_OFF.__class__, "delay", lambda *_: 0.0)
+    monkeypatch.setattr("consumer.stream.retry.RetryPolicy.delay", lambda *_: 0.0)
     desk = Desk(poll=1_000)
     asked: list[tuple[str, ...]] = []
 
@@ -150,7 +149,7 @@ async def test_a_hint_that_came_to_nothing_is_not_lost(monkeypatch: pytest.Monke
 async def test_trouble_with_comments_does_not_hold_up_runs_and_is_told_once_it_ends(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module.BACK_OFF.__class__, "delay", lambda *_: 0.0)
+    monkeypatch.setattr("consumer.stream.retry.RetryPolicy.delay", lambda *_: 0.0)
     desk = Desk()
     failures = [UpstreamDown("401", upstream=Upstream.PAPERCLIP, kind=DownKind.REFUSED), KeyError("items")]
 

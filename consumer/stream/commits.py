@@ -21,12 +21,21 @@ START_CHECK_INTERVAL = 60.0
 class Committer:
     """Commits what a lane's core says may be committed."""
 
-    def __init__(self, lane: str, core: LaneCore, source: Source, notify: Notify, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        lane: str,
+        core: LaneCore,
+        source: Source,
+        notify: Notify,
+        clock: Callable[[], float],
+        wall: Callable[[], float],
+    ) -> None:
         self._lane = lane
         self._core = core
         self._source = source
         self._notify = notify
         self._clock = clock
+        self._wall = wall
         self._running: asyncio.Task[None] | None = None
         self._halted = True
         self._doubts = 0
@@ -91,7 +100,7 @@ class Committer:
             self._notify(CommitEnded(self._lane, CommitResult.FAILED, len(offsets), f"{type(error).__name__}: {error}"))
         else:
             self._core.committed(epoch, offsets)
-            self.last_commit = self._clock()
+            self.last_commit = self._wall()
             self._notify(CommitEnded(self._lane, CommitResult.COMMITTED, len(offsets)))
 
     async def _follow_positions(self) -> None:

@@ -48,6 +48,14 @@ def by_topic(partitions: Iterable[Partition]) -> dict[str, int]:
     return dict(Counter(partition.topic for partition in partitions))
 
 
+def steady_clock() -> Callable[[], float]:
+    """A clock of seconds since the epoch that does not follow when the machine's time is put right: what waits for a
+    time must not wait for longer, or less long.
+    """
+    offset = time.time() - time.monotonic()
+    return lambda: time.monotonic() + offset
+
+
 @dataclass(frozen=True, slots=True)
 class LaneSettings:
     """What a lane is told. Times in seconds.
@@ -64,7 +72,12 @@ class LaneSettings:
 
 
 class Lane:
-    """Runs one lane until it is stopped."""
+    """Runs one lane until it is stopped.
+
+    Args:
+        clock: tells when what waits is due; None: a `steady_clock`.
+        wall: the machine's time, which others' times are held against.
+    """
 
     def __init__(
         self,
@@ -74,7 +87,8 @@ class Lane:
         resolve: Resolve,
         write: Write,
         notify: Notify,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] | None = None,
+        wall: Callable[[], float] = time.time,
     ) -> None:
         self.name = settings.name
         self._settings = settings
@@ -83,8 +97,9 @@ class Lane:
         self._resolve = resolve
         self._write = write
         self._notify = notify
-        self._clock = clock
-        self._committer = Committer(self.name, core, source, notify, clock)
+        self._clock = clock or steady_clock()
+        self._wall = wall
+        self._committer = Committer(self.name, core, source, notify, self._clock, wall)
         self._tasks: dict[asyncio.Task[None], Item] = {}
         self._wake: asyncio.TimerHandle | None = None
         self._closing = asyncio.Event()
@@ -94,7 +109,7 @@ class Lane:
         self._open = {upstream: breaker.reason for upstream, breaker in core.breakers.items()}
         self._joined = False
         self._rebalancing = True
-        self._last_poll = clock()
+        self._last_poll = wall()
 
     async def run(self) -> None:
         """Consume until `stop`.
@@ -160,7 +175,7 @@ class Lane:
                 self._notify(PollFailed(self.name, f"{type(error).__name__}: {error}"))
                 await self._pause_for(POLL_BACKOFF)
                 continue
-            self._last_poll = self._clock()
+            self._last_poll = self._wall()
             if batches:
                 self._begin_assignment()
                 if rewound := [batch for batch in batches if self._core.rewound(batch.partition, batch.records)]:
@@ -295,7 +310,7 @@ class Lane:
                 item.handler,
                 verdict.ending,
                 now - item.started,
-                now - record.timestamp / 1000,
+                self._wall() - record.timestamp / 1000,
                 item.attempts,
                 verdict.reason,
                 verdict.delay,
@@ -392,7 +407,7 @@ class Lane:
             assigned=by_topic(core.assigned),
             last_poll=self._last_poll,
             last_commit=self._committer.last_commit,
-            oldest_uncommitted=max(0.0, now - oldest) if oldest else 0.0,
+            oldest_uncommitted=max(0.0, self._wall() - oldest) if oldest else 0.0,
             oldest_in_flight=max((now - item.started for item in self._tasks.values()), default=0.0),
             joined=self._joined,
             rebalancing=self._rebalancing,

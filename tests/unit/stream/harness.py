@@ -179,7 +179,7 @@ async def lane_on(
     signals: list[Signal] = []
     core = LaneCore(limit, retry or RetryPolicy(max_attempts=3), limits or Limits())
     settings = LaneSettings("retain", "dead", drain_timeout, TooLargeError)
-    lane = Lane(settings, core, source, work.resolve, letters.write, signals.append, clock)
+    lane = Lane(settings, core, source, work.resolve, letters.write, signals.append, clock, clock)
     rig = Rig(source, core, lane, work, letters, clock, signals)
     rig.running = asyncio.create_task(lane.run())
     try:

@@ -1,11 +1,13 @@
 """A lane whose upstream, or whose dead-letter topic, is not well."""
 
 import asyncio
+import time
 
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.outcomes import Skipped, SkipReason
+from consumer.stream.lane import steady_clock
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import BreakerMoved, BreakerReason, Ending, ParkReason
 from tests.unit.stream.harness import DOWN, POISON, lane_on, until
@@ -173,3 +175,19 @@ async def test_undecodable_records_do_not_slow_the_lane() -> None:
         await until(lambda: rig.lag == 0)
         assert len(rig.letters.taken) == 60
         assert rig.source.committed == {P0: 60}
+
+
+async def test_a_machine_whose_time_is_put_back_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+    steady = steady_clock()
+    before, wall = steady(), time.time()
+    monkeypatch.setattr(time, "time", lambda: wall - 3600.0)
+    assert before <= steady() < before + 60.0
+    async with lane_on() as rig:
+        rig.work.always[b"a"] = DOWN
+        rig.source.produce(b"a", timestamp=int(rig.clock.now * 1000))
+        await until(lambda: rig.lane.state().breakers)
+        rig.lane._wall = lambda: rig.clock.now - 3600.0
+        rig.work.always.clear()
+        await rig.advancing(lambda: rig.ended(Ending.SUCCEEDED), seconds=1.0)
+        assert rig.ended(Ending.SUCCEEDED)[0].age < -3000.0, "its age is by the machine's time"
+        await until(lambda: rig.lane.state().last_poll < rig.clock.now - 3000.0)

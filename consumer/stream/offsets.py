@@ -15,17 +15,15 @@ class Completed:
     """What a tracker knows to be done, kept over a rebalance in which the partition stays with us.
 
     Attributes:
-        start: the first offset that the tracker was delivered.
-        prefix: all delivered offsets in [start, prefix) are done.
-        ahead: done offsets at or above `prefix`.
+        ranges: from and up to, not including: all that is delivered between is done.
+        ahead: single offsets that are done too.
     """
 
-    start: int
-    prefix: int
+    ranges: tuple[tuple[int, int], ...]
     ahead: frozenset[int]
 
     def __contains__(self, offset: int) -> bool:
-        return self.start <= offset < self.prefix or offset in self.ahead
+        return offset in self.ahead or any(first <= offset < end for first, end in self.ranges)
 
 
 class OffsetTracker:
@@ -104,11 +102,11 @@ class OffsetTracker:
 
         What the assignment before knew to be done and this one was not delivered again stays known.
         """
-        prefix, ahead = self.committable, set(self._ahead)
+        ranges, ahead = [(self._start, self.committable)], set(self._ahead)
         if self._completed is not None:
+            ranges += [(max(first, self._position), end) for first, end in self._completed.ranges]
             ahead |= {offset for offset in self._completed.ahead if offset >= self._position}
-            if prefix in self._completed:
-                prefix = max(prefix, self._completed.prefix)
-        if not ahead and prefix <= self.committed:
+        ranges = [(first, end) for first, end in ranges if end > max(first, self.committed)]
+        if not ranges and not ahead:
             return None
-        return Completed(self._start, prefix, frozenset(ahead))
+        return Completed(tuple(ranges), frozenset(ahead))

@@ -58,9 +58,14 @@ class Machine(RuleBasedStateMachine):
         self.held: set[Partition] = set()
         self.in_commit: tuple[int, dict[Partition, int]] | None = None
 
-    @initialize()
-    def join(self) -> None:
+    @initialize(records=st.lists(st.tuples(st.sampled_from(PARTITIONS), KEYS), min_size=4, max_size=12))
+    def join(self, records: list[tuple[Partition, bytes | None]]) -> None:
+        """There is always something to do: else most runs would find nothing."""
         self.rebalance(PARTITIONS)
+        for partition, key in records:
+            self.produce(partition, key, 1)
+        self.poll(5)
+        self.start(0.0)
 
     def rebalance(self, partitions: tuple[Partition, ...]) -> None:
         self.core.revoke()

@@ -162,7 +162,13 @@ async def test_its_state_says_how_it_stands() -> None:
         state = rig.lane.state()
         assert (state.joined, state.rebalancing, state.assigned) == (True, False, {"comments": 2})
         assert (state.in_flight, state.oldest_uncommitted, state.oldest_in_flight) == (1, 35.0, 5.0)
-        assert [line.split()[-1] for line in rig.lane.stuck_stack().splitlines()] == ["_work_on", "_work", "run", "_wait", "wait"]
+        assert [line.split()[-1] for line in rig.lane.stuck_stack().splitlines()] == [
+            "_work_on",
+            "_work",
+            "run",
+            "_wait",
+            "wait",
+        ]
         rig.work.gate.set()
         await until(lambda: rig.lag == 0)
         assert rig.lane.state().last_commit == rig.clock.now

@@ -56,7 +56,7 @@ def test_the_next_assignment_skips_what_is_done() -> None:
     before.done(0)
     before.done(2)
     completed = before.completed()
-    assert completed == Completed(0, 1, frozenset({2}))
+    assert completed == Completed(((0, 1),), frozenset({2}))
     after = OffsetTracker(0, completed)
     assert after.deliver([0, 1, 2, 3], 4) == [1, 3]
     assert after.committable == 1
@@ -76,12 +76,13 @@ def test_what_is_done_stays_known_when_it_is_not_delivered_before_the_next_rebal
     assert third.deliver(range(5), 5) == [2, 4]
 
 
-def test_a_position_that_was_rewound_below_what_is_known_forgets_the_prefix_only() -> None:
-    """Another member's late commit can rewind ours; then what lies between is worked on again."""
-    known = Completed(10, 20, frozenset({25}))
+def test_what_is_known_ahead_of_a_rewound_position_or_a_hole_stays_known() -> None:
+    """Another member's late commit can rewind ours; a first record can lie behind a transaction marker."""
+    known = Completed(((10, 20),), frozenset({25}))
     tracker = OffsetTracker(5, known)
-    tracker.deliver([5], 6)
-    assert tracker.completed() == Completed(5, 5, frozenset({25}))
+    tracker.deliver([5, 6], 7)
+    tracker.done(5)
+    assert tracker.completed() == Completed(((5, 6), (10, 20)), frozenset({25}))
 
 
 @given(delivered=OFFSETS, data=st.data(), hole=st.integers(0, 5))

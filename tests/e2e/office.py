@@ -3,7 +3,7 @@
 import json
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -103,12 +103,14 @@ class Office:
     def runs(self) -> list[Json]:
         return list(self.get(f"/api/companies/{self.id}/heartbeat-runs", limit=1000, summary="true"))
 
+    def delete_plugin(self, plugin: str) -> None:
+        self._client.delete(f"/api/plugins/{plugin}").raise_for_status()
+
     def bank(self, agent: str) -> str:
         return f"paperclip::{self.id}::{agent}"
 
 
 MANIFEST = {
-    "id": "test.listener",
     "apiVersion": 1,
     "version": "1.0.0",
     "displayName": "Listener",
@@ -142,23 +144,23 @@ runWorker(plugin, import.meta.url);
 
 
 class Listener:
-    """A plugin in Paperclip that writes down what its event bus sends."""
+    """A plugin in Paperclip that writes down what its event bus sends, under any package's name."""
 
-    def __init__(self, office: Office, packages: Path, manifest: Mapping[str, Any] = MANIFEST) -> None:
-        home = office.paperclip.home / "listener"
+    def __init__(self, office: Office, packages: Path, package: str = "paperclip-plugin-listener") -> None:
+        home = office.paperclip.home / package.rpartition("/")[2]
         home.mkdir()
         self._heard = home / "heard.jsonl"
         (home / "package.json").write_text(
             json.dumps(
                 {
-                    "name": "paperclip-plugin-listener",
+                    "name": package,
                     "version": "1.0.0",
                     "type": "module",
                     "paperclipPlugin": {"manifest": "manifest.js", "worker": "worker.js"},
                 }
             )
         )
-        (home / "manifest.js").write_text(f"export default {json.dumps(manifest)};\n")
+        (home / "manifest.js").write_text(f"export default {json.dumps(MANIFEST | {'id': f'test.{home.name}'})};\n")
         (home / "worker.js").write_text(WORKER % (json.dumps(TYPES), json.dumps(str(self._heard))))
         (home / "node_modules").symlink_to(packages / "node_modules")
         for path in (home, *home.iterdir()):
@@ -172,7 +174,9 @@ class Listener:
             return []
         return [json.loads(line) for line in self._heard.read_text().splitlines() if line.endswith("}")]
 
-    def remove(self) -> None:
+    def remove(self, office: Office) -> None:
+        """Take it out of Paperclip."""
+        office.delete_plugin(self.plugin["id"])
         shutil.rmtree(self._home)
 
 

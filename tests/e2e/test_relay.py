@@ -34,7 +34,7 @@ def listener(paperclip: Paperclip, paperclip_packages: Path) -> Iterator[Listene
     with office(paperclip, "Listeners") as opened:
         listening = Listener(opened, paperclip_packages)
         yield listening
-        listening.remove()
+        listening.remove(opened)
 
 
 def work(acme: Office) -> dict[str, str]:

@@ -82,7 +82,7 @@ class Dispatcher:
         except ValueError as error:
             raise Permanent(f"{event_type}: {error}", reason=DeadLetterReason.INVALID) from None
         repair = record.header(REPAIR_HEADER) or ""
-        replayed = bool(repair) or record.header(REPLAY_HEADER) is not None
+        replayed = bool(repair) or any(name == REPLAY_HEADER for name, _ in record.headers)
         delivery = Delivery(record.timestamp / 1000, repair, replayed)
         facts = {"event_id": event.event_id, "event_type": event_type}
         if subject := getattr(event.payload, handler.subject):

@@ -80,6 +80,9 @@ async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterat
                 raise Unreachable(_reason(error)) from error
             except (aiohttp.InvalidURL, httpx.InvalidURL, UnicodeError) as error:
                 raise Unreachable("the URL names no host that could be asked") from error
+            except aiohttp.ClientResponseError:
+                # Its text quotes what came, which may be of a comment; so does its cause's.
+                raise Broken("the reply is not HTTP") from None
             except (aiohttp.ClientError, httpx.HTTPError, OSError) as error:
                 raise Broken(_reason(error)) from error
 

@@ -15,7 +15,7 @@ import pytest
 import trustme
 
 from consumer.errors import SettingsError
-from consumer.http import Broken, Reply, Request, Send, TimedOut, Unreachable
+from consumer.http import Broken, Reply, Request, Send, SendError, TimedOut, Unreachable
 from consumer.senders import open_sender
 from tests.contract.servers import Answer, Plain, Proxy, Seen, Server, closing, echo, raw, reply, resetting
 
@@ -191,6 +191,28 @@ async def test_a_connection_that_ends_early_is_broken_and_nothing_is_sent_twice(
     with pytest.raises(Broken):
         await send(post(server.url))
     assert len(server.seen) == 1
+
+
+QUOTED = {
+    "more than was announced": b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}a comment's words\r\n\r\n",
+    "a status line": b"a comment's words\r\n\r\n",
+    "a header": b"HTTP/1.1 200 OK\r\na comment's words\r\nContent-Length: 0\r\n\r\n",
+    "a chunk's size": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\na comment's words\r\n",
+    "a large header": b"HTTP/1.1 200 OK\r\nX: " + b"a comment's words" * 2000 + b"\r\nContent-Length: 0\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("answer", QUOTED.values(), ids=QUOTED.keys())
+async def test_an_error_quotes_nothing_of_the_reply(send: Send, server: Server, answer: bytes) -> None:
+    """Errors go into logs and dead letters' headers."""
+    server.answer = closing(answer)
+    said = []
+    for _ in range(2):  # what follows a whole reply spoils the next
+        try:
+            await send(post(server.url))
+        except SendError as error:
+            said += [str(error), str(error.__cause__)]
+    assert "words" not in " ".join(said)
 
 
 async def test_reset_inside_the_body_is_broken(send: Send, server: Server) -> None:

@@ -26,12 +26,12 @@ RUN_STARTED = EVENTS["agent.run.started", RUN]
 CREATED = EVENTS["issue.comment.created", AGENT_COMMENT]
 
 
-def record(value: Any, *headers: tuple[str, bytes], at: float = NOW) -> Record:
+def record(value: Any, *headers: tuple[str, bytes | None], at: float = NOW) -> Record:
     raw = value if value is None or isinstance(value, bytes) else json.dumps(value).encode()
     return Record("topic", 0, 0, int(at * 1000), b"key", raw, headers)
 
 
-def resolve(value: Any, *headers: tuple[str, bytes], world: World | None = None) -> Job:
+def resolve(value: Any, *headers: tuple[str, bytes | None], world: World | None = None) -> Job:
     return Dispatcher((world or World()).needs, ALL).resolve(record(value, *headers))
 
 
@@ -158,12 +158,15 @@ async def test_a_job_can_run_again_after_a_failure() -> None:
         ((("other", b"x"),), "", False),
         ((("replay", b"backfill"),), "", True),
         ((("replay", b""),), "", True),
+        ((("replay", None),), "", True),
         ((("repair", b""),), "", False),
         ((("repair", b"audit-7"),), "audit-7", True),
         ((("repair", b"first"), ("repair", b"last")), "last", True),
     ],
 )
-async def test_headers_say_how_it_came(headers: tuple[tuple[str, bytes], ...], repair: str, fetched: bool) -> None:
+async def test_headers_say_how_it_came(
+    headers: tuple[tuple[str, bytes | None], ...], repair: str, fetched: bool
+) -> None:
     world = World()
     comment = COMMENTS[AGENT_COMMENT]
     event = {**CREATED, "payload": {**CREATED["payload"], "comment": comment}}

@@ -1,6 +1,7 @@
 """`make bench`: measure, print one JSON line for each run, and write `docs/benchmarks.md` with its plot."""
 
 import argparse
+import logging
 import os
 import platform
 import subprocess
@@ -22,6 +23,7 @@ RESULTS = HERE / "results.jsonl"
 def main() -> int:
     given = _arguments()
     chosen = [bench for bench in BENCHES if not given.bench or bench.name in given.bench]
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # of a topic just made it warns, and tries again
     begun = time.monotonic()
 
     def say(text: str) -> None:

@@ -7,8 +7,10 @@ import asyncio
 import sys
 
 from benchmarks.events import BANK, retain_body
+from consumer import event_loop
 from consumer.http import Request, segment
 from consumer.senders import open_sender
+from consumer.settings_types import HttpBackend
 
 HEADERS = {"User-Agent": "paperclip-memory", "Accept": "application/json", "Content-Type": "application/json"}
 
@@ -29,4 +31,4 @@ async def main(url: str, backend: str, in_flight: int) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(sys.argv[1], sys.argv[2], int(sys.argv[3])))
+    event_loop.run(HttpBackend(sys.argv[2]), main(sys.argv[1], sys.argv[2], int(sys.argv[3])))

@@ -11,6 +11,7 @@ from uuid import UUID
 
 import typer
 
+from consumer import event_loop
 from consumer.errors import DeadLetterReason, SettingsError
 from consumer.letters.letter import Filter, moment
 from consumer.settings import load_settings
@@ -54,7 +55,8 @@ def worker(
     from consumer import app as wiring  # noqa: PLC0415 - `--help` and `schemas` need none of it
 
     lanes = wiring.LANES if lane is None else (lane.value,)
-    _exit(asyncio.run(wiring.run_worker(load_settings(), lanes, strict=strict)))
+    settings = load_settings()
+    _exit(event_loop.run(settings.http_backend, wiring.run_worker(settings, lanes, strict=strict)))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL and …_PAPERCLIP_API_URL are required"))
@@ -62,7 +64,8 @@ def up(strict: Strict = False) -> None:
     """Run worker, tools, relay and exporter in one process, for a small installation. Creates missing topics."""
     from consumer import app_up  # noqa: PLC0415
 
-    _exit(asyncio.run(app_up.run_up(load_settings(), strict=strict)))
+    settings = load_settings()
+    _exit(event_loop.run(settings.http_backend, app_up.run_up(settings, strict=strict)))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))

@@ -147,7 +147,8 @@ def _start(value: str) -> str:
 
 
 def _backend(backend: HttpBackend) -> HttpBackend:
-    if backend is HttpBackend.PYREQWEST and importlib.util.find_spec("pyreqwest") is None:
+    needed = ("pyreqwest", "uvloop") if backend is HttpBackend.PYREQWEST else ()
+    if any(importlib.util.find_spec(name) is None for name in needed):
         raise ValueError("is not installed: pip install 'paperclip-memory[fast]'")
     return backend
 

@@ -49,7 +49,7 @@ def test_the_files_agree() -> None:
     base, fast, dev, build = locked("base"), locked("fast"), locked("dev"), locked("build")
     assert base.items() <= fast.items() <= dev.items()
     assert build.items() <= dev.items()
-    assert set(fast) - set(base) == {"pyreqwest"}
+    assert set(fast) - set(base) == {"pyreqwest", "uvloop"}
 
 
 @pytest.mark.parametrize("name", ["base", "fast", "build", "dev"])

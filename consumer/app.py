@@ -41,10 +41,11 @@ from consumer.settings import Settings, load_settings
 from consumer.settings_text import unknown_variables
 from consumer.settings_types import LogFormat, LogLevel
 from consumer.stream.core import LaneCore
-from consumer.stream.lane import Lane, LaneSettings
+from consumer.stream.lane import Lane
 from consumer.stream.pressure import Limits
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.source import KafkaSource
+from consumer.stream.work import LaneSettings
 from consumer.topics import TopicState, ensure_topics
 
 LANES = ("recall", "retain")

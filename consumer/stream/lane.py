@@ -4,7 +4,7 @@
                        ▲        └→ park, or dead letter first
                        └─ when its time comes
 
-`LaneCore` decides; this shell does what it says.
+`LaneCore` decides. This shell polls, and lets go when the group says so; `Work` beside it starts and ends the jobs.
 """
 
 import asyncio
@@ -12,32 +12,19 @@ import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 
-from consumer import evidence
 from consumer.stream.commits import Committer
-from consumer.stream.core import LaneCore, Result, Verdict, in_words
-from consumer.stream.dead_letters import Write, write_dead_letter
-from consumer.stream.items import Item
+from consumer.stream.core import LaneCore
+from consumer.stream.dead_letters import Write
 from consumer.stream.jobs import Resolve
 from consumer.stream.records import Partition
-from consumer.stream.signals import (
-    Attempted,
-    BreakerMoved,
-    Ending,
-    LaneState,
-    Notify,
-    ParkReason,
-    PollFailed,
-    Rebalanced,
-    RebalanceKind,
-)
+from consumer.stream.signals import LaneState, Notify, PollFailed, Rebalanced, RebalanceKind
 from consumer.stream.source import Batch, Source, SourceClosed
+from consumer.stream.work import LaneSettings, Work
 
 POLL_TIMEOUT = 0.2
 POLL_RECORDS = 500
 TICK = 1.0
-CANCEL_TIMEOUT = 1.0
 REWIND_TIMEOUT = 10.0
 POLL_BACKOFF = 1.0
 JOIN_BACKOFF = 2.0
@@ -54,21 +41,6 @@ def steady_clock() -> Callable[[], float]:
     """
     offset = time.time() - time.monotonic()
     return lambda: time.monotonic() + offset
-
-
-@dataclass(frozen=True, slots=True)
-class LaneSettings:
-    """What a lane is told. Times in seconds.
-
-    Attributes:
-        drain_timeout: how long records in flight may take to end when partitions are revoked or the lane stops.
-        too_large: the error by which `write` says that a record does not fit.
-    """
-
-    name: str
-    dead_letter_topic: str
-    drain_timeout: float
-    too_large: type[Exception]
 
 
 class Lane:
@@ -94,19 +66,14 @@ class Lane:
         self._settings = settings
         self._core = core
         self._source = source
-        self._resolve = resolve
-        self._write = write
         self._notify = notify
         self._clock = clock or steady_clock()
         self._wall = wall
         self._committer = Committer(self.name, core, source, notify, self._clock, wall)
-        self._tasks: dict[asyncio.Task[None], Item] = {}
-        self._wake: asyncio.TimerHandle | None = None
+        self._work = Work(settings, core, resolve, write, notify, self._clock, wall)
         self._closing = asyncio.Event()
         self._left = asyncio.Event()
         self._releasing = asyncio.Lock()
-        self._bug: BaseException | None = None
-        self._open = {upstream: breaker.reason for upstream, breaker in core.breakers.items()}
         self._joined = False
         self._rebalancing = True
         self._last_poll = wall()
@@ -162,8 +129,8 @@ class Lane:
 
     async def _poll_loop(self) -> None:
         while not self._closing.is_set():
-            if self._bug is not None:
-                raise self._bug  # the engine's own: end, rather than go on with a record that nobody has
+            if self._work.bug is not None:
+                raise self._work.bug  # the engine's own: end, rather than go on with a record that nobody has
             try:
                 if not self._committer.trusted:
                     await self._rewind()
@@ -184,7 +151,7 @@ class Lane:
                 for batch in batches:
                     self._core.deliver(batch.partition, batch.records, batch.position)
             self._regulate()
-            self._pump()
+            self._work.pump()
 
     async def _start_over(self, rewound: list[Batch]) -> None:
         """A partition's log was cut off: offsets that we know stand for other records now. Read it from where it begins
@@ -197,7 +164,7 @@ class Lane:
             )
         self._core.start_over({batch.partition: batch.records[0].offset for batch in rewound})
         self._committer.distrust_positions()
-        await self._cancel_jobs()
+        await self._work.cancel()
 
     async def _rewind(self) -> None:
         """A failed poll has lost the records that it had already taken of other partitions: read them again.
@@ -222,113 +189,6 @@ class Lane:
         wanted = self._core.paused()
         self._source.set_paused(wanted, self._core.assigned)
 
-    # Work
-
-    def _pump(self) -> None:
-        """Start whatever may start now, and be back when that may change by itself."""
-        now = self._clock()
-        while (item := self._core.start(now)) is not None:
-            task = asyncio.create_task(self._work_on(item))
-            self._tasks[task] = item
-            task.add_done_callback(self._ended)
-        if self._wake is not None:
-            self._wake.cancel()
-            self._wake = None
-        due = self._core.next_wake(now)
-        if due is not None:
-            self._wake = asyncio.get_running_loop().call_later(max(0.0, due - now), self._pump)
-
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        del self._tasks[task]
-        if not task.cancelled() and (error := task.exception()) is not None:
-            self._bug = error
-        self._pump()
-
-    async def _work_on(self, item: Item | None) -> None:
-        """Work on a record and, if it succeeded, on the next that may start.
-
-        That saves a task and two turns of the event loop. A record that ended otherwise may have waited for nothing:
-        then others have their turn first.
-        """
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101 - this runs in one
-        while item is not None:
-            self._tasks[task] = item
-            item = self._core.start(self._clock()) if await self._work(item) else None
-
-    async def _work(self, item: Item) -> bool:
-        """True if the record succeeded."""
-        if item.dead is None:
-            answered = evidence.collect()
-            result: Result
-            try:
-                job = self._resolve(item.record)
-                item.handler, item.facts = job.handler, job.facts
-                result = None if job.run is None else await job.run()
-            except Exception as error:  # noqa: BLE001 - any exception that is not ours counts as transient
-                result = error
-            except asyncio.CancelledError:
-                if item.epoch != self._core.epoch:
-                    raise
-                result = RuntimeError("the handler was cancelled from inside")
-            now = self._clock()
-            verdict = self._core.finish(item, result, answered, now)
-            if verdict is None:
-                return False
-            self._watch_breakers(item.error)
-            if not verdict.dead:
-                self._tell(item, verdict, now)
-                return verdict.ending is Ending.SUCCEEDED
-        await self._bury(item)
-        return False
-
-    async def _bury(self, item: Item) -> None:
-        try:
-            await write_dead_letter(item, self._settings.dead_letter_topic, self._write, self._settings.too_large)
-        except asyncio.CancelledError:
-            if item.epoch != self._core.epoch:
-                raise
-            self._hold(item, "cancelled from inside")
-        except Exception as error:  # noqa: BLE001 - the record waits, visibly, whatever kept it from being written
-            self._hold(item, in_words(error))
-        else:
-            if self._core.dead_letter_written(item):
-                self._tell(item, Verdict(Ending.DEAD_LETTERED, item.dead), self._clock())
-
-    def _hold(self, item: Item, error: str) -> None:
-        now = self._clock()
-        delay = self._core.dead_letter_failed(item, now)
-        if delay is not None:
-            item.error = f"{item.error}; its dead letter: {error}" if item.writes == 1 else item.error
-            self._tell(item, Verdict(Ending.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, delay), now)
-
-    def _tell(self, item: Item, verdict: Verdict, now: float) -> None:
-        record = item.record
-        self._notify(
-            Attempted(
-                self.name,
-                item.handler,
-                verdict.ending,
-                now - item.started,
-                self._wall() - record.timestamp / 1000,
-                item.attempts,
-                verdict.reason,
-                verdict.delay,
-                "" if verdict.ending is Ending.SUCCEEDED else item.error,
-                {**item.facts, "topic": record.topic, "partition": record.partition, "offset": record.offset},
-            )
-        )
-
-    def _watch_breakers(self, error: str) -> None:
-        for upstream, breaker in self._core.breakers.items():
-            was, now = self._open[upstream], breaker.reason
-            if was is not now:
-                self._open[upstream] = now
-                if was is not None:
-                    self._notify(BreakerMoved(self.name, upstream, was, opened=False))
-                if now is not None:
-                    self._notify(BreakerMoved(self.name, upstream, now, opened=True, error=error))
-
     # Assignments
 
     def _begin_assignment(self) -> None:
@@ -343,7 +203,7 @@ class Lane:
         self._joined, self._rebalancing = True, False
         self._committer.resume()
         self._notify(Rebalanced(self.name, RebalanceKind.ASSIGNED, len(self._core.assigned)))
-        self._pump()
+        self._work.pump()
 
     async def revoked(self) -> None:
         """The listener's word that partitions go: drain, commit, cancel, purge. Nothing to drain after an eviction."""
@@ -365,25 +225,17 @@ class Lane:
         """
         async with self._releasing:
             self._core.stop()
-            drained = not self._tasks
+            drained = not self._work.tasks
             try:
-                if self._tasks and drain_timeout is not None:
-                    _, pending = await asyncio.wait(set(self._tasks), timeout=drain_timeout)
-                    drained = not pending
+                if drain_timeout is not None:
+                    drained = await self._work.drain(drain_timeout)
                 await self._committer.halt()
                 if drain_timeout is not None:
                     await self._committer.commit()
             finally:
                 self._core.revoke()
-                await self._cancel_jobs()
+                await self._work.cancel()
             return drained
-
-    async def _cancel_jobs(self) -> None:
-        tasks = set(self._tasks)
-        for task in tasks:
-            task.cancel()
-        if tasks:
-            await asyncio.wait(tasks, timeout=CANCEL_TIMEOUT)
 
     # Time
 
@@ -408,20 +260,11 @@ class Lane:
             last_poll=self._last_poll,
             last_commit=self._committer.last_commit,
             oldest_uncommitted=max(0.0, self._wall() - oldest) if oldest else 0.0,
-            oldest_in_flight=max((now - item.started for item in self._tasks.values()), default=0.0),
+            oldest_in_flight=self._work.longest(now),
             joined=self._joined,
             rebalancing=self._rebalancing,
         )
 
     def stuck_stack(self) -> str:
         """Where the task hangs that has been in flight for longest; "" if none is."""
-        if not self._tasks:
-            return ""
-        task = min(self._tasks, key=lambda each: self._tasks[each].started)
-        lines: list[str] = []
-        awaited: object = task.get_coro()
-        # `Task.get_stack` knows only the first frame.
-        while (frame := getattr(awaited, "cr_frame", None)) is not None:
-            lines.append(f"{frame.f_code.co_filename}:{frame.f_lineno} {frame.f_code.co_name}")
-            awaited = getattr(awaited, "cr_await", None)
-        return "\n".join(lines)
+        return self._work.stuck_stack()

@@ -14,12 +14,13 @@ from consumer.handlers.outcomes import Done, Outcome
 from consumer.stream.core import LaneCore
 from consumer.stream.dead_letters import Write
 from consumer.stream.jobs import Job
-from consumer.stream.lane import Lane, LaneSettings
+from consumer.stream.lane import Lane
 from consumer.stream.pressure import Limits
 from consumer.stream.records import Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import Signal
 from consumer.stream.source import KafkaSource
+from consumer.stream.work import LaneSettings
 from tests.servers.topics import Topics
 
 SignalT = TypeVar("SignalT")

@@ -12,11 +12,12 @@ from consumer.evidence import answered
 from consumer.handlers.outcomes import Done, Outcome
 from consumer.stream.core import LaneCore
 from consumer.stream.jobs import Job
-from consumer.stream.lane import Lane, LaneSettings
+from consumer.stream.lane import Lane
 from consumer.stream.pressure import Limits
 from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import Attempted, Ending, Signal
+from consumer.stream.work import LaneSettings
 from tests.unit.stream.fake_source import FakeSource
 from tests.unit.stream.samples import P0
 

@@ -204,13 +204,13 @@ async def test_what_becomes_of_a_dead_letter_after_its_partition_has_gone_is_nob
             if not taken:
                 raise OSError
 
-        rig.lane._write = stubborn
+        rig.lane._work._write = stubborn
         rig.work.script[b"a"] = [Permanent("422", reason=DeadLetterReason.REJECTED)]
         rig.source.produce(b"a")
         await begun.wait()
         await rig.source.revoke()
         go.set()
-        await until(lambda: not rig.lane._tasks)
+        await until(lambda: not rig.lane._work.tasks)
         assert rig.ended(*Ending) == []
         rig.source.assign(P0)
         await rig.source.listener.assigned()
@@ -226,13 +226,13 @@ async def test_a_dead_letter_that_is_being_written_is_cut_short_by_a_revoke() ->
             begun.set()
             await asyncio.Event().wait()
 
-        rig.lane._write, write = hang, rig.lane._write
+        rig.lane._work._write, write = hang, rig.lane._work._write
         rig.work.script[b"a"] = [Permanent("422", reason=DeadLetterReason.REJECTED)]
         rig.source.produce(b"a")
         await begun.wait()
         await rig.source.revoke()
         assert rig.source.committed == {}
-        rig.lane._write = write
+        rig.lane._work._write = write
         rig.source.assign(P0)
         await rig.source.listener.assigned()
         await rig.drained()

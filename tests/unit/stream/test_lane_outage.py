@@ -186,7 +186,7 @@ async def test_a_machine_whose_time_is_put_back_waits_no_longer(monkeypatch: pyt
         rig.work.always[b"a"] = DOWN
         rig.source.produce(b"a", timestamp=int(rig.clock.now * 1000))
         await until(lambda: rig.lane.state().breakers)
-        rig.lane._wall = lambda: rig.clock.now - 3600.0
+        rig.lane._wall = rig.lane._work._wall = lambda: rig.clock.now - 3600.0
         rig.work.always.clear()
         await rig.advancing(lambda: rig.ended(Ending.SUCCEEDED), seconds=1.0)
         assert rig.ended(Ending.SUCCEEDED)[0].age < -3000.0, "its age is by the machine's time"

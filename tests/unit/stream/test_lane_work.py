@@ -62,7 +62,7 @@ async def test_a_wait_ends_at_its_time_and_not_at_the_next_poll(monkeypatch: pyt
     async with lane_on() as rig:
         monkeypatch.setattr(lane, "POLL_TIMEOUT", 3_600.0)
         loop = asyncio.get_running_loop()
-        rig.lane._clock = loop.time
+        rig.lane._work._clock = loop.time
         rig.work.script[b"a"] = [Transient("503", upstream=Upstream.HINDSIGHT, retry_after=0.05)]
         rig.source.produce(b"other")
         await until(lambda: rig.work.order[0, b"other"])

@@ -48,19 +48,17 @@ def _sink(stand: Stand) -> Iterator[Line]:
     return _turns("sink", [(subjects.RAW, size) for size in sizes], stand, rounds=1)
 
 
-def _peers(stand: Stand) -> Iterator[Line]:
-    python = [subjects.PLAIN, subjects.FASTSTREAM, subjects.FASTSTREAM_AIOHTTP, subjects.CONCURRENT]
-    return _turns("peers", [(subject, Size(64, seconds=6, settle=1.5)) for subject in python], stand, rounds=2)
-
-
 def _throughput(stand: Stand) -> Iterator[Line]:
-    contest = [sender(FAST), ours(FAST), *_java(stand), sender(DEFAULT), ours(DEFAULT)]
-    return _turns("throughput", [(subject, Size(64)) for subject in contest], stand)
+    python = [subjects.FASTSTREAM_AIOHTTP, subjects.CONCURRENT, subjects.FASTSTREAM, subjects.PLAIN]
+    contest = [sender(FAST), ours(FAST), *_java(stand), sender(DEFAULT), ours(DEFAULT), *python]
+    return _turns("throughput", [(subject, Size(64, seconds=6)) for subject in contest], stand)
 
 
 def _density(stand: Stand) -> Iterator[Line]:
-    contest = [(subject, Size(256)) for subject in (sender(FAST), ours(FAST), *_java(stand), ours(DEFAULT))]
-    return _turns("density", [*contest, (ours(FAST), Size(128, workers=2))], stand)
+    python = [subjects.FASTSTREAM_AIOHTTP, subjects.CONCURRENT]
+    contest = [sender(FAST), ours(FAST), *_java(stand), sender(DEFAULT), ours(DEFAULT), *python]
+    sizes = [(subject, Size(256, seconds=7)) for subject in contest]
+    return _turns("density", [*sizes, (ours(FAST), Size(128, workers=2, seconds=7))], stand)
 
 
 def _scaling(stand: Stand) -> Iterator[Line]:
@@ -79,11 +77,12 @@ def _recall(stand: Stand) -> Iterator[Line]:
 
 
 BENCHES = (
-    Bench("sink", "Does the sink itself limit anything? Bare sockets against it.", _sink, 0.3),
-    Bench("throughput", "64 in flight: how near to the ideal, and to the sender without Kafka?", _throughput, 3.3),
-    Bench("peers", "64 in flight: what do other Python libraries reach?", _peers, 1.5),
-    Bench("density", "256 in flight: how many events per core?", _density, 3.3),
+    Bench("sink", "Does the sink itself limit anything? Bare sockets against it.", _sink, 0.2),
+    Bench(
+        "throughput", "64 in flight: how near to the ideal, to the sender alone, and to the peers?", _throughput, 4.9
+    ),
+    Bench("density", "256 in flight: how many events per core?", _density, 5.0),
     Bench("scaling", "1, 2 and 4 workers of one group, 16 in flight each.", _scaling, 2.0),
     Bench("logging", "What does a log line for each record cost?", _logging, 0.9),
-    Bench("recall", "How long does a run wait for its memories behind 100,000 retains?", _recall, 1.0),
+    Bench("recall", "How long does a run wait for its memories behind 100,000 retains?", _recall, 0.9),
 )

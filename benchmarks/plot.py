@@ -24,9 +24,9 @@ def main(results: str, svg: str) -> None:
     for text in Path(results).read_text().splitlines():
         line = json.loads(text)
         runs[line["bench"], line["subject"], line["in_flight"], line["workers"]].append(line)
-    figure, axes = plt.subplots(2, 2, figsize=(13, 6.2), layout="constrained", width_ratios=(1, 1))
-    for row, (benches, slots) in zip(axes, ((("throughput", "peers"), 64), (("density",), 256)), strict=True):
-        chosen = {key: lines for key, lines in runs.items() if key[0] in benches}
+    figure, axes = plt.subplots(2, 2, figsize=(13, 7), layout="constrained", width_ratios=(1, 1))
+    for row, (bench, slots) in zip(axes, (("throughput", 64), ("density", 256)), strict=True):
+        chosen = {key: lines for key, lines in runs.items() if key[0] == bench}
         rates = {_name(key): _median(lines, "events_per_second") for key, lines in chosen.items()}
         order = sorted(rates, key=lambda name: rates[name])
         _bars(row[0], order, rates, f"events/s, {slots} in flight, sink of 50 ms")

@@ -279,5 +279,5 @@ class Machine(RuleBasedStateMachine):
         raise AssertionError(f"lag is left: {[(b.committed, b.end) for b in self.brokers.values()]}")
 
 
-Machine.TestCase.settings = settings(max_examples=150, stateful_step_count=60, deadline=None)
+Machine.TestCase.settings = settings(max_examples=500, stateful_step_count=60, deadline=None)
 TestMachine = Machine.TestCase

@@ -16,7 +16,7 @@ from consumer.relay.backfill import issues_of
 from consumer.relay.envelopes import CREATED, DELETED, Json, event_id, of_activity
 from consumer.relay.expected import Place, expected
 from consumer.relay.findings import HUNG_AFTER, Held, Report, Subject, Work, judge, judge_gone
-from consumer.relay.issues import IssueThen
+from consumer.relay.issues import Assignees, IssueThen
 from consumer.relay.times import instant, iso
 from consumer.relay.work import Progress, each_of
 from schemas.objects import Issue
@@ -97,7 +97,7 @@ class Audit:
 
     async def _read(self, issues: list[Json], since: float, began: float, report: Report, seen: _Seen) -> None:
         async def read(issue: Json) -> None:
-            then = IssueThen(self._paperclip, issue, self._now)
+            then = IssueThen(self._paperclip, issue, Assignees(), self._now)
             seen.issues[issue["id"]] = issue
             seen.users[bank_user(Issue.model_validate(issue), self._rules)] = None
             if issue["assigneeAgentId"] is not None:

@@ -9,7 +9,6 @@ from consumer.errors import Permanent
 from consumer.paperclip.feed import FeedClient
 from consumer.relay.copies import Copies
 from consumer.relay.envelopes import SNIPPET_UNITS, Announcement, Json
-from consumer.relay.issues import IssueThen
 from consumer.relay.outbox import Outbox
 from consumer.relay.times import instant
 from consumer.relay.work import Progress, each_of
@@ -50,7 +49,7 @@ async def survey(client: FeedClient, copies: Copies, wanted: Wanted, progress: P
     found, issues = Survey(), [each async for each in issues_of(client, wanted.company, wanted.since, wanted.issue)]
 
     async def read(issue: Json) -> None:
-        then = IssueThen(client, issue, copies.now)
+        then = copies.issue_then(issue)
         try:
             async for comment in client.comments(issue["id"], oldest_first=False):
                 if instant(comment["createdAt"]) < wanted.since:

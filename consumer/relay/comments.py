@@ -23,7 +23,6 @@ from consumer.relay.envelopes import (
     of_activity,
     of_vanished,
 )
-from consumer.relay.issues import IssueThen
 from consumer.relay.outbox import Outbox
 from consumer.relay.signals import Notify, Told
 from consumer.relay.times import instant, iso
@@ -150,7 +149,7 @@ class CommentFeed:
         floor = max(self._start, reached - (LOOK_BACK if self.audited else LOOK_BACK_ALONE))
         comments = [self._light(each) async for each in self._back_to(issue["id"], floor)]
         comments.reverse()
-        then = IssueThen(self._client, issue, self._copies.now)
+        then = self._copies.issue_then(issue)
         new = [each for each in comments if self._is_new(each)]
         settled = [each for each in new if not self._is_young(each)]
         found = [await self._copies.announce_read(each, then) for each in settled]

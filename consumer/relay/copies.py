@@ -5,7 +5,7 @@ A copy is a help, never a condition: an event whose object cannot be had goes wi
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from consumer.errors import HandlingError, UpstreamDown
@@ -20,7 +20,7 @@ from consumer.relay.envelopes import (
     run_copy,
     wake_comment,
 )
-from consumer.relay.issues import IssuesThen, IssueThen
+from consumer.relay.issues import Assignees, IssuesThen, IssueThen
 from consumer.relay.signals import Notify, Told
 from consumer.relay.times import instant
 
@@ -43,6 +43,11 @@ class Copies:
     enabled: bool
     issues: bool
     now: Callable[[], float]
+    assignees: Assignees = field(default_factory=Assignees)
+
+    def issue_then(self, issue: Json) -> IssueThen:
+        """An issue that was read just now, asked for what it was."""
+        return IssueThen(self.client, issue, self.assignees, self.now)
 
     def fresh(self, time: str) -> bool:
         """Whether something of this time is still as it was announced."""
@@ -50,7 +55,7 @@ class Copies:
 
     async def announce(self, envelopes: Sequence[Json]) -> list[Announcement]:
         """Announcements with the objects that Paperclip is asked for. Raises `UpstreamDown`."""
-        then = IssuesThen(self.client, self.now)
+        then = IssuesThen(self.client, self.assignees, self.now)
         return await asyncio.gather(*(self._announce(each, then) for each in envelopes))
 
     async def announce_read(

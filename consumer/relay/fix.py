@@ -9,7 +9,6 @@ from consumer.paperclip.feed import FeedClient
 from consumer.relay.copies import Copies
 from consumer.relay.envelopes import Announcement, Json, of_comment, of_vanished
 from consumer.relay.findings import Finding, Kind, Report
-from consumer.relay.issues import IssueThen
 from consumer.relay.outbox import Outbox
 
 
@@ -61,7 +60,7 @@ class Fix:
             return [Announcement(of_comment(comment, issue), replay=True)] if comment["deletedAt"] is not None else []
         if comment is None or comment["deletedAt"] is not None:
             return []
-        then = IssueThen(self._paperclip, issue, self._copies.now)
+        then = self._copies.issue_then(issue)
         return [await self._copies.announce_read(comment, then, past=True, repair=self._repair)]
 
     async def _take_out(self, bank: str, comment: str) -> None:

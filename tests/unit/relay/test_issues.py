@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.relay.envelopes import Json
-from consumer.relay.issues import TOLD_WITHIN, IssuesThen, IssueThen, assignee_at
+from consumer.relay.issues import TOLD_WITHIN, Assignees, IssuesThen, IssueThen, assignee_at
 from consumer.relay.times import iso
 from tests.unit.relay.paper import NOON, Paper
 
@@ -43,7 +43,7 @@ async def test_activity_is_read_once_and_only_if_the_issue_changed_since() -> No
     second = iso(paper.now)
     paper.assign(issue, bea)
     paper.tick(60)
-    then = IssueThen(paper, paper.issues_[issue], lambda: paper.now)  # type: ignore[arg-type]
+    then = IssueThen(paper, paper.issues_[issue], Assignees(), lambda: paper.now)  # type: ignore[arg-type]
     assert (await then.at(iso(paper.now)))["assigneeAgentId"] == bea
     assert paper.calls["activity"] == 0
     assert (await then.at(first))["assigneeAgentId"] == ada
@@ -67,7 +67,7 @@ async def test_a_change_of_just_now_is_waited_for() -> None:
         paper.activities.append(late)
 
     telling = asyncio.create_task(tell())
-    then = IssuesThen(paper, lambda: paper.now)  # type: ignore[arg-type]
+    then = IssuesThen(paper, Assignees(), lambda: paper.now)  # type: ignore[arg-type]
     found = await then.at(issue, said)
     await telling
     assert found is not None
@@ -79,18 +79,51 @@ async def test_a_change_that_nobody_tells_of_is_not_waited_for_long() -> None:
     issue = paper.open(agent=paper.agents_[0])
     said = iso(paper.now - 1)
     paper.tick(TOLD_WITHIN)
-    found = await IssueThen(paper, paper.issues_[issue], lambda: paper.now).at(said)  # type: ignore[arg-type]
+    found = await IssueThen(paper, paper.issues_[issue], Assignees(), lambda: paper.now).at(said)  # type: ignore[arg-type]
     assert found["assigneeAgentId"] == paper.agents_[0]
     assert paper.calls["activity"] == 1
+
+
+async def test_what_is_remembered_and_has_not_changed_is_not_asked_for() -> None:
+    """Paperclip moves `updatedAt` for many reasons that it tells nobody."""
+    paper, assignees = Paper(), Assignees()
+    ada, bea = paper.agents_
+    issue = paper.open(agent=ada)
+    for expected, asked in ((ada, 1), (ada, 1), (bea, 2)):
+        said = iso(paper.now)
+        paper.tick(0.25)
+        if expected is bea:
+            paper.assign(issue, bea)
+            said = iso(paper.now)
+            paper.tick(0.25)
+        paper.issues_[issue]["updatedAt"] = iso(paper.now)
+        paper.tick(1)
+        found = await IssuesThen(paper, assignees, lambda: paper.now).at(issue, said)  # type: ignore[arg-type]
+        assert found is not None
+        assert (found["assigneeAgentId"], paper.calls["activity"]) == (expected, asked)
+
+
+async def test_a_change_after_the_comment_is_not_taken_for_what_is_remembered() -> None:
+    paper, assignees = Paper(), Assignees()
+    ada, bea = paper.agents_
+    issue = paper.open(agent=ada)
+    assignees.note(paper.issues_[issue])
+    paper.tick(1)
+    said = iso(paper.now)
+    paper.tick(1)
+    paper.assign(issue, bea)
+    found = await IssuesThen(paper, assignees, lambda: paper.now).at(issue, said)  # type: ignore[arg-type]
+    assert found is not None
+    assert found["assigneeAgentId"] == ada
 
 
 async def test_a_batch_asks_for_each_issue_once() -> None:
     paper = Paper()
     issue = paper.open(agent=paper.agents_[0])
     said = iso(paper.now)
-    then = IssuesThen(paper, lambda: paper.now)  # type: ignore[arg-type]
+    then = IssuesThen(paper, Assignees(), lambda: paper.now)  # type: ignore[arg-type]
     await asyncio.gather(*(then.at(issue, said) for _ in range(5)))
-    assert paper.calls["issue"] == 1
+    assert (paper.calls["issue"], paper.calls["activity"]) == (1, 1)
     assert await then.at("eaeadea7-4ac3-45e4-a173-53a04acf0674", said) is None
 
 

@@ -4,9 +4,9 @@ A copy is a help, never a condition: an event whose object cannot be had goes wi
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.paperclip.feed import FeedClient
@@ -26,6 +26,13 @@ from consumer.relay.times import instant
 
 FRESH = 60.0
 """Seconds after which a comment is published as a replay: who handles it asks how it stands."""
+
+
+class _Batch(NamedTuple):
+    """What the announcements of one look share: issues asked for once, and runs read just now, by id."""
+
+    issues: IssuesThen
+    runs: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,10 +60,14 @@ class Copies:
         """Whether something of this time is still as it was announced."""
         return self.now() - instant(time) < FRESH
 
-    async def announce(self, envelopes: Sequence[Json]) -> list[Announcement]:
-        """Announcements with the objects that Paperclip is asked for. Raises `UpstreamDown`."""
-        then = IssuesThen(self.client, self.assignees, self.now)
-        return await asyncio.gather(*(self._announce(each, then) for each in envelopes))
+    async def announce(self, envelopes: Sequence[Json], runs: Mapping[str, Json] | None = None) -> list[Announcement]:
+        """Announcements with the objects that Paperclip is asked for. Raises `UpstreamDown`.
+
+        Args:
+            runs: those that were read just now, by id.
+        """
+        batch = _Batch(IssuesThen(self.client, self.assignees, self.now), runs or {})
+        return await asyncio.gather(*(self._announce(each, batch) for each in envelopes))
 
     async def announce_read(
         self, comment: Json, issue: IssueThen, *, past: bool = False, repair: str = ""
@@ -75,12 +86,12 @@ class Copies:
             copies["issue"] = issue_copy(await issue.at(comment["createdAt"]), described=False)
         return Announcement(envelope, copies, replay=replay, repair=repair)
 
-    async def _announce(self, envelope: Json, then: IssuesThen) -> Announcement:
+    async def _announce(self, envelope: Json, batch: _Batch) -> Announcement:
         copies: dict[str, Json] = {}
         ask = {CREATED: self._of_comment, STARTED: self._of_run}.get(envelope["eventType"])
         try:
             if ask is not None and self.enabled:
-                copies = await ask(envelope, then)
+                copies = await ask(envelope, batch)
         except UpstreamDown:
             raise
         except HandlingError as error:
@@ -91,38 +102,44 @@ class Copies:
     def _needs_issue(self, agent: str | None) -> bool:
         return self.issues or agent is None
 
-    async def _of_comment(self, envelope: Json, then: IssuesThen) -> dict[str, Json]:
+    async def _of_comment(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
         issue_id, payload, made = envelope["entityId"], envelope["payload"], envelope["occurredAt"]
         asked: dict[str, Coroutine[Any, Any, Json | None]] = {}
         if self.fresh(made):
             asked["comment"] = self.client.comment(issue_id, payload["commentId"])
         if self._needs_issue(payload["agentId"]):
-            asked["issue"] = then.at(issue_id, made)
+            asked["issue"] = batch.issues.at(issue_id, made)
         found = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
         copies = {name: each for name, each in found.items() if each is not None}
         return copies | ({"issue": issue_copy(copies["issue"], described=False)} if "issue" in copies else {})
 
-    async def _of_run(self, envelope: Json, then: IssuesThen) -> dict[str, Json]:
-        issue_id, started = envelope["payload"]["issueId"], envelope["occurredAt"]
-        if issue_id is None or not self.fresh(started):  # nothing is recalled for it
+    async def _of_run(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
+        run_id, issue_id = envelope["payload"]["runId"], envelope["payload"]["issueId"]
+        if issue_id is None or not self.fresh(envelope["occurredAt"]):  # nothing is recalled for it
             return {}
-        run = await self.client.run(envelope["payload"]["runId"])
+        run = batch.runs.get(run_id) or await self.client.run(run_id)
         if run is None:
             return {}
         context = run.get("contextSnapshot") or {}
-        wake = context.get("paperclipWake") or await self._wake(context, issue_id, then, started)
+        wake, issue = context.get("paperclipWake"), None
+        if wake is None:
+            wake, issue = await self._wake(context, issue_id)
+        elif self.issues:
+            issue = await self.client.issue(issue_id)
         copies = {"run": run_copy(run | {"contextSnapshot": context | {"paperclipWake": wake}})}
-        if self.issues and (issue := await then.at(issue_id, started)) is not None:
-            copies["issue"] = issue_copy(issue, described=True)
-        return copies
+        return copies | ({"issue": issue_copy(issue, described=True)} if self.issues and issue is not None else {})
 
-    async def _wake(self, context: Json, issue_id: str, then: IssuesThen, started: str) -> Json:
-        """What wakes a run, in the part that matters here: Paperclip writes it some 0.2 s after the run has started."""
+    async def _wake(self, context: Json, issue_id: str) -> tuple[Json, Json | None]:
+        """What wakes a run, in the part that matters here, and the issue.
+
+        Paperclip writes it some 0.2 s after the run has started.
+        """
         ids = context.get("wakeCommentIds") or [id_ for id_ in [context.get("wakeCommentId")] if id_]
         issue, *comments = await asyncio.gather(
-            then.at(issue_id, started), *(self.client.comment(issue_id, each) for each in ids)
+            self.client.issue(issue_id), *(self.client.comment(issue_id, each) for each in ids)
         )
-        return {
+        wake = {
             "issue": issue_copy(issue, described=True) if issue is not None else None,
             "comments": [wake_comment(each) for each in comments if each is not None],
         }
+        return wake, issue

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Collection
+from itertools import chain
 
 from consumer.paperclip.feed import FeedClient
 from consumer.relay.checkpoints import RunPosition
@@ -42,23 +43,25 @@ class RunFeed:
             thorough: ask for open runs that have fallen out of the list, too.
             hinted: runs that are said to have changed.
         """
-        rows = {row["id"]: row for row in await self._list(at.created - OVERLAP)}
-        outside = [each for each in at.open if each not in rows]
-        asked = dict.fromkeys(
-            [*(each for each in hinted if each not in rows), *outside[: STRAGGLERS if thorough else 0]]
-        )
-        for found in await asyncio.gather(*(self._client.run(each) for each in asked)):
-            if found is not None:
-                rows[found["id"]] = found
-        runs = sorted(rows.values(), key=lambda row: str(row["createdAt"]))
+        listed, *told = await asyncio.gather(self._list(at.created - OVERLAP), *(self._whole(each) for each in hinted))
+        rows = {row["id"]: row for row in listed}
+        outside = [each for each in at.open if each not in rows and each not in hinted]
+        asked = outside[: STRAGGLERS if thorough else 0]
+        whole = {run["id"]: run for run in chain(*told, *await asyncio.gather(*(self._whole(each) for each in asked)))}
+        runs = sorted((rows | whole).values(), key=lambda row: str(row["createdAt"]))
         envelopes = [each for run in await asyncio.gather(*(self._events(run) for run in runs)) for each in run]
-        await self._outbox.send(await self._copies.announce(envelopes))
+        await self._outbox.send(await self._copies.announce(envelopes, whole))
         # Those that were not asked for stand first, so that each has its turn.
         still = [run["id"] for run in runs if run["status"] not in TERMINAL]
         return RunPosition(
             created=max([at.created, *(instant(run["createdAt"]) for run in runs)]),
             open=tuple(dict.fromkeys([*(each for each in outside if each not in asked), *still])),
         )
+
+    async def _whole(self, run: str) -> list[Json]:
+        """The run with all that Paperclip shows of it; nothing if it is gone."""
+        found = await self._client.run(run)
+        return [] if found is None else [found]
 
     async def _list(self, floor: float) -> list[Json]:
         """Runs created since, and some more. Beyond the 1,000 that one list holds, each agent's own list is read."""

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
 from consumer.demo import recording
-from consumer.errors import DownKind, Upstream, UpstreamDown
+from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
 from consumer.observability.relay import RelayGauges, count_published, log_relay
 from consumer.paperclip.client import Identity, KeyKind
 from consumer.relay import relay as module
@@ -19,6 +19,7 @@ from consumer.relay.checkpoints import Checkpoint
 from consumer.relay.hints import Hints, Wake
 from consumer.relay.relay import Plan, Relay
 from consumer.relay.signals import Moved, Published, RelaySignal, RelayState, Source, Told
+from consumer.settings import load_settings
 from tests.unit.relay.paper import COMPANY, NOON, new_id
 
 
@@ -318,3 +319,21 @@ def test_the_log_says_each_trouble_once_and_when_it_ends() -> None:
         ("info", "following Paperclip"),
         ("debug", "published"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [
+        ("Now", "now"),
+        (" beginning ", "beginning"),
+        ("2026-11-30T10:00:00Z", "2026-11-30T10:00:00+00:00"),
+        ("2026-11-30", "2026-11-30T00:00:00"),
+    ],
+)
+def test_where_to_begin_as_a_setting(given: str, kept: str) -> None:
+    assert load_settings(hindsight_api_url="http://localhost:8888", relay_start=given).relay_start == kept
+
+
+def test_a_beginning_that_is_none() -> None:
+    with pytest.raises(SettingsError, match="must be now, beginning, or a time"):
+        load_settings(hindsight_api_url="http://localhost:8888", relay_start="yesterday")

@@ -89,10 +89,10 @@ class RelaySite(Site):
     def held(self, bank: str) -> set[str]:
         """Ids of all documents of a bank."""
         ids: set[str] = set()
-        while page := self.get(f"{segment(bank)}/documents", limit=100, offset=len(ids)):
+        offset, total = 0, 1
+        while offset < total and (page := self.get(f"{segment(bank)}/documents", limit=100, offset=offset)):
             ids |= {document["id"] for document in page["items"]}
-            if len(ids) >= page["total"]:
-                break
+            offset, total = offset + 100, page["total"]
         return ids
 
     def events(self) -> list[Json]:

@@ -1,8 +1,8 @@
-"""Wiring of the relay: `paperclip-memory relay`, `backfill` and `audit`."""
+"""Wiring of the relay: `paperclip-memory relay`."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 
@@ -20,6 +20,7 @@ from consumer.app_process import (
     until_told,
 )
 from consumer.errors import SettingsError, Upstream
+from consumer.http import Send
 from consumer.kafka import producer, reader
 from consumer.observability.health import Health
 from consumer.observability.relay import RelayGauges, count_published, log_relay
@@ -48,19 +49,30 @@ def check_settings(settings: Settings) -> str:
 
 
 @asynccontextmanager
+async def open_paperclip(
+    settings: Settings, measured: Callable[[Send, Upstream], Send] = lambda send, _: send
+) -> AsyncIterator[tuple[PaperclipClient, FeedClient]]:
+    """Both clients of Paperclip, with at most `relay_in_flight` requests at once. Raises `SettingsError`."""
+    url, key = check_settings(settings), secret(settings.paperclip_api_key)
+    async with open_sender(settings.http_backend, settings.relay_in_flight) as opened:
+        send = measured(opened, Upstream.PAPERCLIP)
+        yield (
+            PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout),
+            FeedClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout),
+        )
+
+
+@asynccontextmanager
 async def open_relay(process: Process) -> AsyncIterator[Relay]:
     """A relay that does not run yet; its metrics are registered."""
     settings = process.settings
-    url, key = check_settings(settings), secret(settings.paperclip_api_key)
+    url = check_settings(settings)
     topics = {Source.COMMENTS: settings.topic_issue_comments, Source.RUNS: settings.topic_agent_runs}
     notify = _both(count_published(process.registry, topics.values()), log_relay(structlog.get_logger()))
     publisher = Publisher(partial(producer, settings))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(publisher.close)
-        opened = await stack.enter_async_context(open_sender(settings.http_backend, settings.relay_in_flight))
-        send = process.metrics.measured(opened, Upstream.PAPERCLIP)
-        feed = FeedClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout)
-        paperclip = PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout)
+        paperclip, feed = await stack.enter_async_context(open_paperclip(settings, process.metrics.measured))
         checkpoints = Checkpoints(publisher, partial(reader, settings), settings.topic_relay_checkpoints)
         copies = Copies(feed, notify, settings.relay_enrich, settings.rules().needs_user, time.time)
 
@@ -79,7 +91,7 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
             )
             if settings.relay_websocket:
                 wakes = company.wakes[Source.COMMENTS], company.wakes[Source.RUNS]
-                company.hints = Hints(url, _headers(key), at.company_id, *wakes)
+                company.hints = Hints(url, _headers(secret(settings.paperclip_api_key)), at.company_id, *wakes)
             return company
 
         plan = Plan(settings.relay_companies, settings.relay_start)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from consumer.app import open_clients
-from consumer.app_process import EXIT_FAILED, USER_AGENT, secret
-from consumer.app_relay import check_settings
-from consumer.errors import HandlingError
+from consumer.app_process import EXIT_FAILED
+from consumer.app_relay import open_paperclip
+from consumer.errors import HandlingError, UpstreamDown
 from consumer.hindsight.client import HindsightClient
 from consumer.kafka import producer, reaching_kafka, reader
 from consumer.letters.topic import LetterTopic
@@ -30,7 +30,6 @@ from consumer.relay.outbox import Outbox
 from consumer.relay.show import audit_json, audit_text
 from consumer.relay.signals import RelaySignal
 from consumer.relay.times import instant, iso
-from consumer.senders import open_sender
 from consumer.settings import Settings
 from consumer.settings_types import LogFormat, LogLevel
 
@@ -124,26 +123,26 @@ async def _audit(
 
 
 async def _letters(settings: Settings) -> dict[str, str]:
-    """The reason of each open dead letter, by the id of its event."""
+    """The reason of each open dead letter, by the id of its event; none if Kafka does not tell."""
     sources = (settings.topic_agent_runs, settings.topic_issue_comments)
     topic = LetterTopic(partial(reader, settings), settings.topic_dead_letters, sources)
-    with reaching_kafka(settings), showing("reading dead letters") as progress:
-        found = await topic.survey(progress)
+    try:
+        with reaching_kafka(settings), showing("reading dead letters") as progress:
+            found = await topic.survey(progress)
+    except UpstreamDown as error:
+        sys.stderr.write(f"! without the reasons of dead letters: {error}\n")
+        return {}
     return {letter.event_id: letter.reason for letter in found.open if letter.event_id}
 
 
 @asynccontextmanager
 async def _opened(settings: Settings) -> AsyncIterator[Tools]:
-    url = check_settings(settings)
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     async with AsyncExitStack() as stack:
         publisher = Publisher(partial(producer, settings))
         stack.push_async_callback(publisher.close)
         hindsight, _ = await stack.enter_async_context(open_clients(settings, settings.relay_in_flight))
-        send = await stack.enter_async_context(open_sender(settings.http_backend, settings.relay_in_flight))
-        key = secret(settings.paperclip_api_key)
-        feed = FeedClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout)
-        paperclip = PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout)
+        paperclip, feed = await stack.enter_async_context(open_paperclip(settings))
         yield Tools(
             feed,
             paperclip,

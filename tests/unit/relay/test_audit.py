@@ -368,3 +368,11 @@ class TestBackfill:
 
         await publish(await self.found(desk), desk.post, save, lambda *_: None, 2.0)  # type: ignore[arg-type]
         assert slept == [1.0, 2.0]
+
+
+async def test_somebody_elses_failed_operation_is_named_and_nothing_more(desk: Desk) -> None:
+    bank = desk.bank(desk.ada)
+    desk.shelf.work[bank] = [Operation("op-1", "retain", "failed", "tool-1", iso(NOON), "it broke")]
+    report = await desk.audit()
+    assert report.clean
+    assert "operation op-1 failed: retain of tool-1" in audit_text(report, None)

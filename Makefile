@@ -42,6 +42,7 @@ chaos: $(STAMP) ## 5,000 events while workers, broker and sink fail at random (a
 bench: $(STAMP) ## throughput, latency and memory beside the peers (a JVM and Maven; 15 minutes, quiet)
 	@$(BIN)/python -m benchmarks $(ARGS)
 	@[ -n "$(ARGS)" ] || $(BIN)/python -m benchmarks.tools
+	@[ -n "$(ARGS)" ] || $(BIN)/python -m benchmarks.relay
 
 lint: $(STAMP) ## ruff, mypy and the import rules
 	@echo "lint: ruff"

@@ -3,7 +3,9 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -69,6 +71,7 @@ class Paperclip:
             account=account,
             deadline=120,
             grace=15,
+            reap=self._end_agents,
         )
 
     def start(self) -> None:
@@ -82,6 +85,14 @@ class Paperclip:
     def kill(self) -> None:
         """End it and its PostgreSQL as a crash does; its data stays."""
         self.server.kill()
+
+    def _end_agents(self) -> None:
+        """Runs of agents lead groups of their own, and stay when Paperclip is killed."""
+        ours = f"HOME={self.home}".encode()
+        for entry in Path("/proc").glob("[0-9]*/environ"):
+            with suppress(OSError):
+                if ours in entry.read_bytes().split(b"\0"):
+                    os.kill(int(entry.parent.name), signal.SIGKILL)
 
     def __enter__(self) -> Self:
         try:

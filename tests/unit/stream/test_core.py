@@ -84,6 +84,7 @@ def test_a_transient_failure_parks_the_key_and_frees_the_slot() -> None:
     verdict = end(core, first, POISON)
     assert (verdict.ending, verdict.reason, verdict.dead) == (Ending.RETRIED, ParkReason.RETRY, False)
     assert first.attempts == 1
+    assert core.commits() == {}
     assert begin(core).record.key == b"b"
 
 
@@ -248,6 +249,7 @@ def test_a_dead_letter_that_waits_may_be_the_probe() -> None:
         else:
             assert core.dead_letter_failed(dead, at) is not None
             assert core.keys.parked()[ParkReason.DEAD_LETTER_UNAVAILABLE] == 1
+            assert core.commits() == {}
         assert begin(core, at + 10.0) is down
         end(core, down, DOWN, now=at + 10.0)
 
@@ -294,6 +296,14 @@ def test_an_upstream_that_good_records_do_not_need_slows_only_its_refusals() -> 
     end(core, begin(core, 2.0), forbidden, now=2.0)
     assert opened(core, Upstream.PAPERCLIP) is BreakerReason.SLOWED, "the run of refusals has not ended"
     assert core.start(3.9) is None
+
+
+def test_an_open_breaker_has_no_probe_where_nothing_waits() -> None:
+    core = lane(b"a", retry=RetryPolicy(first=1_000.0, longest=1_000.0))
+    end(core, begin(core), Transient("503", retry_after=1_000.0))
+    core.breakers[Upstream.HINDSIGHT].down(DownKind.UNREACHABLE, 0.0)
+    assert core.start(500.0) is None
+    assert core.start(1_000.0) is not None
 
 
 def test_undecodable_records_do_not_slow_the_lane() -> None:

@@ -57,14 +57,14 @@ class Company:
 
     def comment(self, number: int) -> None:
         """One comment, of one of the kinds there are."""
-        acme, issue = self.office, self.chance.choice(self.issues)
+        acme, issue = self.office, self.chance.choice(self.issues[1:])  # the first is always somebody's
         kind = number % 20
         if kind == 0:
             acme.say(self.busy_issue, f"Please look at {number}.")  # wakes Busy
         elif kind in (1, 2, 3, 4):
             acme.say(self.busy_issue, f"Noted {number}.", self.key, self.run)
         elif kind == 5:
-            self.half.add(acme.say_half_an_emoji(issue, str(number)))
+            self.half.add(acme.say_half_an_emoji(self.issues[0], str(number)))
         elif kind == 6:
             wrong = acme.say(issue, f"Use {number}h, no.")
             acme.delete(issue, wrong)

@@ -135,7 +135,7 @@ class LaneCore:
         if tracker is None:
             tracker = OffsetTracker(position, self._completed.pop(partition, None))
             self.trackers[partition] = tracker
-            self._pressure[partition] = Pressure(self._limits)
+            self._pressure[partition] = Pressure(self._limits.share(len(self._assigned)))
         return tracker
 
     # Work

@@ -4,7 +4,10 @@ Measured in delivered records that are not done, in their bytes, and in the span
 hysteresis, because a pause throws the consumer's prefetched records away.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+
+FULL_SHARES = 16
+"""So many partitions may hold all that their limits allow; more share what these would hold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +17,13 @@ class Limits:
     records: int = 1_000
     bytes: int = 4_000_000
     span: int = 10_000
+
+    def share(self, partitions: int) -> "Limits":
+        """The limits of each of so many partitions, so that a lane's memory does not grow with their number."""
+        if partitions <= FULL_SHARES:
+            return self
+        records, size = (limit * FULL_SHARES // partitions for limit in (self.records, self.bytes))
+        return replace(self, records=max(1, records), bytes=max(1, size))
 
 
 class Pressure:

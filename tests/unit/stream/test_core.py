@@ -7,7 +7,7 @@ from consumer.handlers.outcomes import Done, FailReason, Skipped, SkipReason
 from consumer.stream.breaker import FIRST_PROBE, REFUSALS_TO_SLOW
 from consumer.stream.core import LaneCore, Result, Verdict, in_words
 from consumer.stream.items import Item
-from consumer.stream.pressure import Limits
+from consumer.stream.pressure import FULL_SHARES, Limits
 from consumer.stream.records import Partition
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import BreakerReason, Ending, ParkReason
@@ -399,6 +399,14 @@ def test_the_load_of_a_partition_pauses_it() -> None:
     core.deliver(P1, [record(0, b"a", partition=1)], 1)
     assert core.paused() == {P0}
     assert core.buffered() == 3
+
+
+def test_more_partitions_may_each_hold_less() -> None:
+    partitions = [Partition("comments", number) for number in range(2 * FULL_SHARES)]
+    core = LaneCore(10, RetryPolicy(), Limits(records=4))
+    core.assign(partitions)
+    core.deliver(P0, [record(0, b"a"), record(1, b"b")], 2)
+    assert core.paused() == {P0}
 
 
 def test_the_oldest_record_is_the_oldest_that_is_not_done() -> None:

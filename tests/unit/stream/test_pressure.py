@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.stream.pressure import Limits, Pressure
+from consumer.stream.pressure import FULL_SHARES, Limits, Pressure
 
 LIMITS = Limits(records=10, bytes=100, span=20)
 
@@ -46,3 +46,16 @@ def test_between_half_and_all_it_stays_as_it_is() -> None:
     pressure.add(1)
     assert pressure.update(0)
     assert (pressure.records, pressure.bytes) == (10, 10)
+
+
+@pytest.mark.parametrize(
+    ("partitions", "share"),
+    [
+        (1, LIMITS),
+        (FULL_SHARES, LIMITS),
+        (2 * FULL_SHARES, Limits(records=5, bytes=50, span=20)),
+        (1_000 * FULL_SHARES, Limits(records=1, bytes=1, span=20)),
+    ],
+)
+def test_many_partitions_share_what_some_may_hold(partitions: int, share: Limits) -> None:
+    assert LIMITS.share(partitions) == share

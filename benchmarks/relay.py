@@ -26,11 +26,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.demo.servers import hindsight as hindsight_server
 from consumer.demo.servers.hindsight import Hindsight
+from consumer.demo.servers.ours import Service
 from consumer.demo.servers.supervise import ServerError
-from consumer.demo.servers.worker import Worker
 from consumer.relay.times import instant
 from tests.e2e.office import Office, office, settle
-from tests.e2e.relay_site import Relay, RelaySite
+from tests.e2e.relay_site import RelaySite
 from tests.servers import kafka_jvm
 from tests.servers import paperclip as paperclip_server
 from tests.servers.kafka import Broker, Kind
@@ -54,7 +54,7 @@ class Desk:
 
     acme: Office
     site: RelaySite
-    relay: Relay
+    relay: Service
     agent: str
     issue: str
     websocket: bool
@@ -89,7 +89,10 @@ def desk(paperclip: Paperclip, hindsight: Hindsight, broker: Broker, logs: Path,
         settings = {"RELAY_WEBSOCKET": str(websocket).lower()}
         site = RelaySite(broker, hindsight, logs, acme)
         site.settings |= settings
-        with Relay(site.settings, logs / "relay.log") as relay, Worker(site.settings, logs / "worker.log"):
+        with (
+            Service("relay", site.settings, logs / "relay.log") as relay,
+            Service("worker", site.settings, logs / "worker.log"),
+        ):
             yield Desk(acme, site, relay, agent, issue, websocket)
 
 

@@ -57,6 +57,7 @@ class Child:
     status: str = "pending"
     begun: bool = False
     created_at: str | None = "2026-11-30T09:55:17.231405+00:00"
+    updated_at: str | None = "2026-11-30T10:20:00+00:00"
 
 
 class FakeHindsight(_Scripted):
@@ -93,13 +94,11 @@ class FakeHindsight(_Scripted):
 
     async def unfinished_retains(self, bank: str, document_id: str) -> list[Operation]:
         self._call("unfinished_retains", bank, document_id)
-        return [
-            Operation(child.id, "retain", child.status, document_id, child.created_at)
-            for child in self.children
-            if child.bank == bank
-            and child.memory.document_id == document_id
-            and child.status in ("pending", "processing")
-        ]
+        return self._retains(bank, document_id, "pending", "processing")
+
+    async def cancelled_retains(self, bank: str, document_id: str) -> list[Operation]:
+        self._call("cancelled_retains", bank, document_id)
+        return self._retains(bank, document_id, "cancelled")
 
     async def cancel(self, bank: str, operation_id: str) -> bool:
         self._call("cancel", bank, operation_id)
@@ -134,6 +133,13 @@ class FakeHindsight(_Scripted):
         pairs = [(document, bank) for bank, documents in self.banks.items() for document in documents]
         assert len(pairs) == len(dict(pairs))
         return dict(pairs)
+
+    def _retains(self, bank: str, document_id: str, *statuses: str) -> list[Operation]:
+        return [
+            Operation(child.id, "retain", child.status, document_id, child.created_at, None, child.updated_at)
+            for child in self.children
+            if child.bank == bank and child.memory.document_id == document_id and child.status in statuses
+        ]
 
     def _child(self, bank: str, operation_id: str) -> Child:
         return next(child for child in self.children if child.bank == bank and child.id == operation_id)

@@ -17,12 +17,12 @@ from consumer.demo.findings import Memories, Metrics
 from consumer.demo.plays import LaterRun, Play, counts, later_run, play, topic
 from consumer.demo.screen import Screen, Step
 from consumer.demo.servers import hindsight as hindsight_server
-from consumer.demo.servers import worker as commands
+from consumer.demo.servers import ours as commands
 from consumer.demo.servers.broker import TansuBroker
 from consumer.demo.servers.hindsight import Hindsight
+from consumer.demo.servers.ours import Service
 from consumer.demo.servers.standin import StandIn, in_thread
 from consumer.demo.servers.supervise import ServerError, wait_until
-from consumer.demo.servers.worker import Worker
 from consumer.demo.traffic import publish, recalled
 
 DEADLINE = 120.0  # seconds for the worker, and then for Hindsight, to be done with the recording
@@ -106,16 +106,16 @@ class Demo:
             step.result = standin.url
         return broker, hindsight, standin
 
-    def _worker(self, settings: Mapping[str, str]) -> Worker:
+    def _worker(self, settings: Mapping[str, str]) -> Service:
         self._screen.heading("Our part, as its users start it")
         with self._step("paperclip-memory topics"):
             commands.run("creating the topics", ["topics"], settings, self._logs / "topics.log")
         with self._step("paperclip-memory worker") as step:
-            worker = self._stack.enter_context(Worker(settings, self._logs / "worker.log"))
+            worker = self._stack.enter_context(Service("worker", settings, self._logs / "worker.log"))
             step.result = f"{worker.url}/metrics"
         return worker
 
-    def _play_recording(self, broker: TansuBroker, worker: Worker, metrics: Metrics) -> None:
+    def _play_recording(self, broker: TansuBroker, worker: Service, metrics: Metrics) -> None:
         screen = self._screen
         screen.heading(f"A recording of a real Paperclip: {len(self._events)} events")
         screen.table(["event", "times"], [(kind, str(number)) for kind, number in counts(self._events)])
@@ -126,7 +126,7 @@ class Demo:
             self._wait(worker, step, "events handled", lambda: (metrics.handled(), total))
             step.result = f"{total} events"
 
-    def _show_memories(self, worker: Worker, memories: Memories) -> None:
+    def _show_memories(self, worker: Service, memories: Memories) -> None:
         with self._step("Hindsight digests what was retained") as step:
             self._wait(worker, step, "operations done", memories.progress)
             found = memories.by_agent()
@@ -140,7 +140,7 @@ class Demo:
         deleted = [comment for comment in recording.comments() if comment["deletedAt"]]
         self._screen.text(f"  Not stored: {len(deleted)} comment that was deleted since it was announced.")
 
-    def _play_later_run(self, broker: TansuBroker, worker: Worker, later: LaterRun) -> None:
+    def _play_later_run(self, broker: TansuBroker, worker: Service, later: LaterRun) -> None:
         run_id = later.run["id"]
         self._screen.heading("A later run: the agent is asked about the same issue again")
         with self._step("Publish agent.run.started, and wait for its recall") as step:
@@ -171,7 +171,7 @@ class Demo:
         ):
             self._screen.text(f"  paperclip-memory {line:<10} # {what}")
 
-    def _wait(self, worker: Worker, step: Step, what: str, look: Callable[[], tuple[int, int]]) -> None:
+    def _wait(self, worker: Service, step: Step, what: str, look: Callable[[], tuple[int, int]]) -> None:
         """Wait until the first number that `look` gives has reached the second."""
         last = (0, 0)
 

@@ -8,13 +8,16 @@ from datetime import UTC, datetime
 
 from consumer.errors import NotYet, Upstream
 from consumer.handlers.lookups import bank_user, issue_of
-from consumer.handlers.needs import Delivery, Needs, Operation
+from consumer.handlers.needs import Delivery, Needs
 from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
 from consumer.memory.banks import banks_of_company
 from schemas.events import CommentPayload, IssueCommentCancelled, IssueCommentCreated, IssueCommentDeleted
 
 ABANDONED_AFTER = 3600.0
 """Seconds after which a retain that is still `processing` has lost its worker: nothing else ends it."""
+
+SETTLED_AFTER = 30.0
+"""Seconds after which a cancelled retain stores its document no more, even if it was taken up just before."""
 
 
 async def forget(
@@ -23,7 +26,7 @@ async def forget(
     """Forget a comment.
 
     Raises:
-        NotYet: a retain of it is still unfinished and could bring the document back.
+        NotYet: a retain of it is unfinished, or was cancelled just now, and could bring the document back.
     """
     comment_id = event.payload.comment_id
     if comment_id is None:
@@ -35,7 +38,7 @@ async def forget(
         return Skipped(SkipReason.NO_AGENT if needs.rules.needs_agent else SkipReason.NO_USER)
     unfinished = [bank for bank in banks if not await _gone(bank, comment_id, needs)]
     if unfinished:
-        raise NotYet(f"{len(unfinished)} bank(s) still retain {comment_id}", upstream=Upstream.HINDSIGHT)
+        raise NotYet(f"{len(unfinished)} bank(s) may still store {comment_id}", upstream=Upstream.HINDSIGHT)
     return Done(bank=banks[0] if len(banks) == 1 else None)
 
 
@@ -71,19 +74,23 @@ async def _gone(bank: str, comment_id: str, needs: Needs) -> bool:
     A cancel that is refused came too late: that retain has ended, and its document falls to the delete, or to the next
     look. One that is `processing` is left to end: Hindsight 1.1 would call it cancelled and store the document all the
     same, after our delete (seen: its worker looks only between documents). Without a worker it never ends, so it is
-    cancelled after an hour. One that is taken up in the milliseconds between look and cancel can slip through: `audit`
-    finds what is left over.
+    cancelled after an hour. One that was taken up between look and cancel is such a one, too, and nothing tells it from
+    those that never began: so what was cancelled a moment ago is looked after for a while.
     """
     retains = await needs.hindsight.unfinished_retains(bank, comment_id)
     for retain in retains:
-        if retain.status == "pending" or _abandoned(retain, needs.now()):
+        if retain.status == "pending" or _age(retain.created_at, needs.now()) > ABANDONED_AFTER:
             await needs.hindsight.cancel(bank, retain.id)
     await needs.hindsight.delete_document(bank, comment_id)
-    return not retains or not await needs.hindsight.unfinished_retains(bank, comment_id)
-
-
-def _abandoned(retain: Operation, now: float) -> bool:
-    if retain.created_at is None:
+    if retains:
         return False
-    created = datetime.fromisoformat(retain.created_at)
-    return now - created.replace(tzinfo=created.tzinfo or UTC).timestamp() > ABANDONED_AFTER
+    cancelled = await needs.hindsight.cancelled_retains(bank, comment_id)
+    return all(_age(retain.updated_at, needs.now()) > SETTLED_AFTER for retain in cancelled if retain.updated_at)
+
+
+def _age(moment: str | None, now: float) -> float:
+    """Seconds since a time of Hindsight's; 0 if it is not known."""
+    if moment is None:
+        return 0.0
+    then = datetime.fromisoformat(moment)
+    return now - then.replace(tzinfo=then.tzinfo or UTC).timestamp()

@@ -34,6 +34,7 @@ class Operation:
     document_id: str | None
     created_at: str | None = None
     error: str | None = None
+    updated_at: str | None = None
 
 
 class Hindsight(Protocol):
@@ -50,6 +51,9 @@ class Hindsight(Protocol):
 
     async def unfinished_retains(self, bank: str, document_id: str) -> list[Operation]:
         """Pending and processing *child* `retain` operations of a document, in all pages."""
+
+    async def cancelled_retains(self, bank: str, document_id: str) -> list[Operation]:
+        """Cancelled child `retain` operations of a document, in all pages."""
 
     async def cancel(self, bank: str, operation_id: str) -> bool:
         """Cancel an operation; False when refused (finished or already cancelled: 409, 404)."""

@@ -85,8 +85,15 @@ class HindsightClient:
 
     async def unfinished_retains(self, bank: str, document_id: str) -> list[Operation]:
         """Pending and processing child `retain` operations of a document, in all pages."""
+        return await self._retains(bank, document_id, *_UNFINISHED)
+
+    async def cancelled_retains(self, bank: str, document_id: str) -> list[Operation]:
+        """Cancelled child `retain` operations of a document, in all pages."""
+        return await self._retains(bank, document_id, "cancelled")
+
+    async def _retains(self, bank: str, document_id: str, *statuses: str) -> list[Operation]:
         found: dict[str, Operation] = {}
-        for status in _UNFINISHED:
+        for status in statuses:
             async for operation in self.operations(bank, status=status, type="retain"):
                 if operation.type == "retain" and operation.document_id == document_id:
                     found[operation.id] = operation

@@ -73,11 +73,20 @@ class OperationRow(_Model):
     document_id: str | None = None
     created_at: str | None = None
     error_message: str | None = None
+    updated_at: str | None = None
 
     @property
     def operation(self) -> Operation:
         """The row in our terms."""
-        return Operation(self.id, self.task_type, self.status, self.document_id, self.created_at, self.error_message)
+        return Operation(
+            self.id,
+            self.task_type,
+            self.status,
+            self.document_id,
+            self.created_at,
+            self.error_message,
+            self.updated_at,
+        )
 
 
 class OperationPage(_Model):

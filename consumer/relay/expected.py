@@ -49,6 +49,9 @@ class _Note:
     async def unfinished_retains(self, bank: str, document_id: str) -> list[Operation]:
         raise NotImplementedError
 
+    async def cancelled_retains(self, bank: str, document_id: str) -> list[Operation]:
+        raise NotImplementedError
+
     async def cancel(self, bank: str, operation_id: str) -> bool:
         raise NotImplementedError
 

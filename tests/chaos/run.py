@@ -13,8 +13,8 @@ import aiohttp
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
+from consumer.demo.servers.ours import run
 from consumer.demo.servers.supervise import Server, free_port, listening
-from consumer.demo.servers.worker import run
 from tests.chaos.events import Version, dice, versions
 from tests.chaos.fleet import Fleet
 from tests.chaos.sink import HANG, Mood

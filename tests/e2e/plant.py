@@ -12,8 +12,7 @@ from typing import Any
 import httpx
 from aiokafka import AIOKafkaProducer
 
-from consumer.demo.servers.supervise import Server, answers, free_port
-from consumer.demo.servers.worker import Worker, command, environment
+from consumer.demo.servers.ours import Service, command, environment
 from tests.e2e.site import Site, wait_for
 from tests.servers.prometheus import Prometheus
 from tests.unit.deploy.promql import PROMETHEUS
@@ -48,44 +47,26 @@ def faster_rules(directory: Path) -> list[Path]:
     return written
 
 
-class Process:
-    """One of our commands that serves `/metrics` at a port of its own."""
-
-    def __init__(self, name: str, settings: Mapping[str, str], port_setting: str, logs: Path) -> None:
-        port = free_port()
-        self.address = f"127.0.0.1:{port}"
-        self.server = Server(
-            step=f"starting the {name}",
-            command=[command(), name],
-            ready=lambda: answers(f"http://{self.address}/readyz"),
-            log=logs / f"{name}-{uuid.uuid4().hex[:6]}.log",
-            env=environment({**settings, port_setting: str(port)}),
-            deadline=60,
-            grace=30,
-        )
-
-    @property
-    def metrics(self) -> str:
-        return httpx.get(f"http://{self.address}/metrics", timeout=10).raise_for_status().text
+def scrape(process: Service) -> str:
+    """What it serves at `/metrics`."""
+    return httpx.get(f"{process.url}/metrics", timeout=10).raise_for_status().text
 
 
 class Plant:
     """The processes of one site, and the Prometheus that scrapes them.
 
     Attributes:
-        worker: may be stopped and started by a test, which starts it again.
+        processes: by name; a test may stop the worker, and starts it again.
     """
 
-    def __init__(self, site: Site, processes: Mapping[str, Process], worker: Worker, prometheus: Prometheus) -> None:
+    def __init__(self, site: Site, processes: Mapping[str, Service], prometheus: Prometheus) -> None:
         self.site = site
         self.processes = processes
-        self.worker = worker
         self.prometheus = prometheus
 
     def scrapes(self) -> dict[str, str]:
         """What each process serves."""
-        worker = httpx.get(f"{self.worker.url}/metrics", timeout=10).raise_for_status().text
-        return {"worker": worker} | {name: process.metrics for name, process in self.processes.items()}
+        return {name: scrape(process) for name, process in self.processes.items()}
 
     def fires(self, alert: str) -> None:
         wait_for(f"{alert} fires", lambda: alert in self.prometheus.firing(), 60)
@@ -120,19 +101,18 @@ def plant(site: Site, home: Path, paperclip: Mapping[str, str]) -> Iterator[Plan
     """
     fast = {"EXPORTER_INTERVAL": "1"}
     processes = {
-        "tools": Process("tools", site.settings | {"TOOLS_PORT": "0"}, "TOOLS_METRICS_PORT", site.logs),
-        "relay": Process("relay", {**site.settings, **paperclip}, "RELAY_METRICS_PORT", site.logs),
-        "exporter": Process("exporter", site.settings | fast, "EXPORTER_PORT", site.logs),
-        "other exporter": Process("exporter", site.settings | fast, "EXPORTER_PORT", site.logs),
+        "tools": Service("tools", site.settings | {"TOOLS_PORT": "0"}, site.logs / "tools.log"),
+        "relay": Service("relay", {**site.settings, **paperclip}, site.logs / "relay.log"),
+        "exporter": Service("exporter", site.settings | fast, site.logs / "exporter.log"),
+        "other exporter": Service("exporter", site.settings | fast, site.logs / "other-exporter.log"),
+        "worker": Service("worker", site.settings, site.logs / "worker.log"),
     }
-    worker = Worker(site.settings, site.logs / "worker.log")
-    addresses = [worker.url.removeprefix("http://"), *(process.address for process in processes.values())]
+    addresses = [process.address for process in processes.values()]
     with ExitStack() as stack:
-        for server in (*(process.server for process in processes.values()), worker.server):
-            server.start()
-            stack.callback(server.stop)
+        for process in processes.values():
+            stack.enter_context(process)
         prometheus = stack.enter_context(Prometheus(home, {"paperclip-memory": addresses}, faster_rules(home)))
-        yield Plant(site, processes, worker, prometheus)
+        yield Plant(site, processes, prometheus)
 
 
 async def write(servers: str, topic: str, values: Sequence[bytes], timestamp: float) -> None:

@@ -4,15 +4,14 @@ import json
 import os
 import subprocess
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 from consumer.demo.findings import Metrics
 from consumer.demo.servers.hindsight import Hindsight
-from consumer.demo.servers.supervise import Server, answers, free_port
-from consumer.demo.servers.worker import command, environment
+from consumer.demo.servers.ours import Service, command, environment
 from consumer.http import segment
 from tests.e2e.office import Office
 from tests.e2e.site import Company, Site, wait_for
@@ -22,30 +21,6 @@ Json = dict[str, Any]
 
 FULL_SIZE = bool(os.environ.get("PAPERCLIP_MEMORY_TEST_FULL_SIZE"))
 """Whether tests with many comments have all of them, which takes some minutes more."""
-
-
-class Relay:
-    """`paperclip-memory relay`; it keeps its port and its settings from `start` to `start`."""
-
-    def __init__(self, settings: Mapping[str, str], log: Path) -> None:
-        port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
-        self.server = Server(
-            step="starting the relay",
-            command=[command(), "relay"],
-            ready=lambda: answers(f"{self.url}/readyz"),
-            log=log,
-            env=environment({**settings, "RELAY_METRICS_PORT": str(port)}),
-            deadline=60,
-            grace=30,
-        )
-
-    def __enter__(self) -> Self:
-        self.server.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.stop()
 
 
 class RelaySite(Site):
@@ -63,7 +38,7 @@ class RelaySite(Site):
     @contextmanager
     def relay(self, **settings: str) -> Iterator[Metrics]:
         """A relay, as its users start it."""
-        with Relay(self.settings | settings, self.logs / f"relay-{uuid.uuid4().hex[:6]}.log") as relay:
+        with Service("relay", self.settings | settings, self.logs / f"relay-{uuid.uuid4().hex[:6]}.log") as relay:
             yield Metrics(relay.url)
 
     def command(self, *arguments: str, expect: int | None = 0, **settings: str) -> str:

@@ -17,9 +17,9 @@ from consumer.demo import recording
 from consumer.demo.findings import Metrics
 from consumer.demo.recording import Json
 from consumer.demo.servers.hindsight import Hindsight
+from consumer.demo.servers.ours import Service, run
 from consumer.demo.servers.standin import StandIn, in_thread
 from consumer.demo.servers.supervise import wait_until
-from consumer.demo.servers.worker import Worker, run
 from consumer.http import segment
 from tests.servers.kafka import Broker
 
@@ -113,7 +113,7 @@ class Site:
     @contextmanager
     def worker(self, **settings: str) -> Iterator[Metrics]:
         """A worker, as its users start it."""
-        with Worker(self.settings | settings, self.logs / f"worker-{uuid.uuid4().hex[:6]}.log") as worker:
+        with Service("worker", self.settings | settings, self.logs / f"worker-{uuid.uuid4().hex[:6]}.log") as worker:
             yield Metrics(worker.url)
 
     def publish(self, events: Sequence[Json], headers: Sequence[Header] = ()) -> None:

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from consumer.demo.servers.hindsight import Hindsight, install
+from consumer.demo.servers.ours import command
 from consumer.demo.servers.supervise import listening
-from consumer.demo.servers.worker import command
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -68,7 +68,7 @@ def processes_of(home: Path) -> list[str]:
 @pytest.mark.usefixtures("hindsight")
 def test_a_hindsight_comes_back_with_its_data_and_its_postgresql_ends_with_it(tmp_path: Path) -> None:
     with Hindsight(install(lambda _: None), tmp_path) as server:
-        home = server._home
+        home = server.home
         bank = f"{server.url}/v1/default/banks/kept"
         memory = {"items": [{"content": "Tokens expire after 24h.", "document_id": "one"}], "async": False}
         httpx.post(f"{bank}/memories", json=memory, timeout=30).raise_for_status()

@@ -12,9 +12,9 @@ from typing import Protocol
 import pytest
 
 from consumer.demo.servers.hindsight import Hindsight
-from consumer.demo.servers.worker import Worker
+from consumer.demo.servers.ours import Service
 from tests.e2e.office import SAY, Json, Listener, Office, office, settle
-from tests.e2e.relay_site import FULL_SIZE, Relay, RelaySite, what
+from tests.e2e.relay_site import FULL_SIZE, RelaySite, what
 from tests.servers import kafka_jvm
 from tests.servers.kafka import Broker, Kind
 from tests.servers.kafka_jvm import JvmKafka
@@ -108,8 +108,8 @@ def test_an_hour_of_work(
         listener = Listener(offices[0], paperclip_packages)
         companies = [Company(each, ISSUES // COMPANIES, chance) for each in offices]
         site = RelaySite(Broker(kafka.bootstrap_servers, Kind.JVM), hindsight, tmp_path, *offices)
-        relay = stack.enter_context(Relay(site.settings, tmp_path / "relay.log"))
-        worker = stack.enter_context(Worker(site.settings, tmp_path / "worker.log"))
+        relay = stack.enter_context(Service("relay", site.settings, tmp_path / "relay.log"))
+        worker = stack.enter_context(Service("worker", site.settings, tmp_path / "worker.log"))
 
         accidents: list[Callable[[], None]] = [
             lambda: _again(relay.server),

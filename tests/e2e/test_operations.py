@@ -12,10 +12,11 @@ import httpx
 import pytest
 
 from consumer.demo.servers.hindsight import Hindsight
+from consumer.demo.servers.ours import Service
 from consumer.exporter.hindsight_source import read_backlog
 from consumer.exporter.snapshot import OperationStatus
 from tests.e2e.office import Office
-from tests.e2e.plant import Plant, Process, faster, faster_rules, plant, write
+from tests.e2e.plant import Plant, faster, faster_rules, plant, scrape, write
 from tests.e2e.site import Site, open_site, wait_for
 from tests.servers import kafka_jvm
 from tests.servers.kafka import Broker, Kind
@@ -84,14 +85,14 @@ def test_every_rule_and_every_panel_gets_an_answer(here: Plant) -> None:
 
 
 def test_two_exporters_do_not_double_a_sum(here: Plant) -> None:
-    here.worker.server.stop()
+    here.processes["worker"].server.stop()
     try:
         here.site.publish(notes(here.site, 3))
         wait_for("the lag is seen", lambda: lag_of(here, "retain") == 3)
         raw = here.prometheus.value(f'sum({P}group_lag_records{{group="{here.site.prefix}.retain"}})')
         assert raw == 6, "each of the two tells it"
     finally:
-        here.worker.server.start()
+        here.processes["worker"].server.start()
     wait_for("it is handled", lambda: lag_of(here, "retain") == 0)
 
 
@@ -129,7 +130,7 @@ def test_status_shows_the_same(here: Plant) -> None:
 
 def test_a_stopped_group_shows_its_lag_and_pages(here: Plant) -> None:
     """MemoryEventsDelayed and MemoryGroupEmpty; their runbooks say: start the workers."""
-    here.worker.server.stop()
+    here.processes["worker"].server.stop()
     try:
         values = [json.dumps(event).encode() for event in notes(here.site, 4)]
         topic = here.site.topics["issue_comments"]
@@ -143,7 +144,7 @@ def test_a_stopped_group_shows_its_lag_and_pages(here: Plant) -> None:
         retain = here.status()["groups"][1]
         assert (retain["members"], retain["state"], retain["lag_records"]) == (0, "empty", 4)
     finally:
-        here.worker.server.start()
+        here.processes["worker"].server.start()
     here.ends("MemoryGroupEmpty", "MemoryEventsDelayed", "MemoryGroupStalled")
 
 
@@ -207,21 +208,17 @@ def test_a_dead_kafka_is_unobserved_and_not_0(hindsight: Hindsight, tmp_path: Pa
         open_site(Broker(kafka.bootstrap_servers, Kind.JVM), hindsight, tmp_path) as site,
     ):
         site.publish(notes(site, 2))
-        exporter = Process("exporter", site.settings | {"EXPORTER_INTERVAL": "1"}, "EXPORTER_PORT", tmp_path)
-        exporter.server.start()
-        try:
-            targets = {"paperclip-memory": [exporter.address]}
-            with Prometheus(tmp_path, targets, faster_rules(tmp_path)) as prometheus:
-                records = f"sum({P}group_lag_records)"
-                wait_for("the lag is seen", lambda: prometheus.value(records) == 2)
-                kafka.kill()
-                wait_for("nothing is said of lag", lambda: prometheus.query(records) == [])
-                wait_for("it pages", lambda: "MemoryLagUnobserved" in prometheus.firing())
-                assert not re.search(rf"^{P}(group_|log_end|dead_letter_depth)", exporter.metrics, re.MULTILINE)
-                assert f'{P}collect_success{{source="kafka"}} 0.0' in exporter.metrics
-                assert f'{P}collect_success{{source="hindsight"}} 1.0' in exporter.metrics
-                kafka.start()
-                wait_for("it is seen again", lambda: prometheus.value(records) == 2)
-                wait_for("it ends", lambda: "MemoryLagUnobserved" not in prometheus.firing())
-        finally:
-            exporter.server.stop()
+        exporter = Service("exporter", site.settings | {"EXPORTER_INTERVAL": "1"}, tmp_path / "exporter.log")
+        targets = {"paperclip-memory": [exporter.address]}
+        with exporter, Prometheus(tmp_path, targets, faster_rules(tmp_path)) as prometheus:
+            records = f"sum({P}group_lag_records)"
+            wait_for("the lag is seen", lambda: prometheus.value(records) == 2)
+            kafka.kill()
+            wait_for("nothing is said of lag", lambda: prometheus.query(records) == [])
+            wait_for("it pages", lambda: "MemoryLagUnobserved" in prometheus.firing())
+            assert not re.search(rf"^{P}(group_|log_end|dead_letter_depth)", scrape(exporter), re.MULTILINE)
+            assert f'{P}collect_success{{source="kafka"}} 0.0' in scrape(exporter)
+            assert f'{P}collect_success{{source="hindsight"}} 1.0' in scrape(exporter)
+            kafka.start()
+            wait_for("it is seen again", lambda: prometheus.value(records) == 2)
+            wait_for("it ends", lambda: "MemoryLagUnobserved" not in prometheus.firing())

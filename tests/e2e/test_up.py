@@ -10,8 +10,8 @@ import pytest
 
 from consumer.demo.findings import Metrics
 from consumer.demo.servers.hindsight import Hindsight
+from consumer.demo.servers.ours import command, environment
 from consumer.demo.servers.supervise import Server, answers, free_port
-from consumer.demo.servers.worker import command, environment
 from tests.e2e.office import SAY, Office, office, settle
 from tests.e2e.relay_site import RelaySite
 from tests.e2e.site import gauge, wait_for

@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 
+from consumer.demo.servers.ours import Service, command, environment
 from consumer.demo.servers.place import give, other_account
-from consumer.demo.servers.supervise import Server, answers, free_port
-from consumer.demo.servers.worker import command, environment
+from consumer.demo.servers.supervise import free_port
 from tests.e2e.office import Json, Office, settle
 from tests.e2e.site import Site
 
@@ -67,23 +67,10 @@ class Yard:
     @contextmanager
     def tools(self, **changes: str) -> Iterator[Tools]:
         """A tools server of its own, as its users start it."""
-        port, metrics_port = free_port(), free_port()
-        ports = {"TOOLS_PORT": str(port), "TOOLS_METRICS_PORT": str(metrics_port)}
-        metrics = f"http://127.0.0.1:{metrics_port}"
-        server = Server(
-            step="starting the tools",
-            command=[command(), "tools"],
-            ready=lambda: answers(f"{metrics}/readyz"),
-            log=self.site.logs / f"tools-{uuid.uuid4().hex[:6]}.log",
-            env=environment(self.settings | ports | changes),
-            deadline=60,
-            grace=30,
-        )
-        server.start()
-        try:
-            yield Tools(f"http://127.0.0.1:{port}", f"{metrics}/metrics")
-        finally:
-            server.stop()
+        port = free_port()
+        settings = self.settings | {"TOOLS_PORT": str(port)} | changes
+        with Service("tools", settings, self.site.logs / f"tools-{uuid.uuid4().hex[:6]}.log") as server:
+            yield Tools(f"http://127.0.0.1:{port}", f"{server.url}/metrics")
 
     def connect(self, tools: Tools, *options: str, **changes: str) -> tuple[int, str]:
         """Run `connect`; its exit code and what it printed."""

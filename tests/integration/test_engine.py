@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from consumer.demo.servers.worker import command, environment
+from consumer.demo.servers.ours import command, environment
 from consumer.kafka import reader
 from consumer.settings import Settings
 from consumer.settings_checks import variable

@@ -19,8 +19,8 @@ from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
 from consumer.app import lane_consumer
+from consumer.demo.servers.ours import command, environment
 from consumer.demo.servers.supervise import wait_until
-from consumer.demo.servers.worker import command, environment
 from consumer.errors import UpstreamDown
 from consumer.kafka import producer
 from consumer.publisher import Publisher

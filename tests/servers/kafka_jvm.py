@@ -7,9 +7,9 @@ from base64 import urlsafe_b64encode
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
-from consumer.demo.servers.place import cache_dir, locked, new_home, remove_home
+from consumer.demo.servers.homed import Homed
+from consumer.demo.servers.place import cache_dir, locked, new_home
 from consumer.demo.servers.supervise import Server, ServerError, free_port, listening
 
 VERSION = "4.1.1"
@@ -84,7 +84,7 @@ class Listener:
     config: Mapping[str, str]
 
 
-class JvmKafka:
+class JvmKafka(Homed):
     """A one-node Apache Kafka; it keeps its ports and its data from `start` to `start`.
 
     Args:
@@ -102,49 +102,29 @@ class JvmKafka:
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self.servers_of = {listener.name: f"127.0.0.1:{free_port()}" for listener in listeners}
         self._scram = [option for credential in scram for option in ("--add-scram", credential)]
-        self._home = new_home("kafka", None)
-        self._config = self._home / "server.properties"
-        self._config.write_text(_properties(port, controller, self._home / "data", listeners, self.servers_of))
-        (self._home / "log4j2.yaml").write_text(LOGGING)
-        self._log = logs / f"{self._home.name}.log"
-        self._java = ["java", *JVM, f"-Dlog4j2.configurationFile={self._home}/log4j2.yaml", "-cp", f"{install()}/*"]
+        self.home = new_home("kafka", None)
+        self._config = self.home / "server.properties"
+        self._config.write_text(_properties(port, controller, self.home / "data", listeners, self.servers_of))
+        (self.home / "log4j2.yaml").write_text(LOGGING)
+        self._log = logs / f"{self.home.name}.log"
+        self._java = ["java", *JVM, f"-Dlog4j2.configurationFile={self.home}/log4j2.yaml", "-cp", f"{install()}/*"]
         self.server = Server(
             step="starting Apache Kafka",
             command=[*self._java, "kafka.Kafka", str(self._config)],
             ready=lambda: listening(port),
             log=self._log,
-            cwd=self._home,
+            cwd=self.home,
             deadline=90,
             grace=20,
         )
 
     def start(self) -> None:
         """Start it, again too, and return when it accepts connections; raises `ServerError`."""
-        if not (self._home / "data").exists():
+        if not (self.home / "data").exists():
             cluster = urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")
             tool = [*self._java, "kafka.tools.StorageTool", "format", "--standalone", f"--cluster-id={cluster}"]
             _run("formatting Kafka's storage", [*tool, *self._scram, "-c", str(self._config)], self._log)
-        self.server.start()
-
-    def stop(self) -> None:
-        """Stop it as an operator does; its data stays."""
-        self.server.stop()
-
-    def kill(self) -> None:
-        """End it as a crash does; its data stays."""
-        self.server.kill()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.stop()
-        remove_home(self._home)
+        super().start()
 
 
 def _jars() -> Path:

@@ -7,9 +7,9 @@ import signal
 import subprocess
 from contextlib import suppress
 from pathlib import Path
-from typing import Self
 
-from consumer.demo.servers.place import Account, cache_dir, give, locked, new_home, other_account, remove_home
+from consumer.demo.servers.homed import Homed
+from consumer.demo.servers.place import Account, cache_dir, give, locked, new_home, other_account
 from consumer.demo.servers.supervise import Server, ServerError, answers, free_port
 
 VERSION = "2026.824.1"
@@ -39,7 +39,7 @@ def install() -> Path:
         return path
 
 
-class Paperclip:
+class Paperclip(Homed):
     """One Paperclip without users or keys (`local_trusted`); it keeps its port and its data from `start` to `start`.
 
     Attributes:
@@ -74,18 +74,6 @@ class Paperclip:
             reap=self._end_agents,
         )
 
-    def start(self) -> None:
-        """Start it, again too, and return when it serves; raises `ServerError`."""
-        self.server.start()
-
-    def stop(self) -> None:
-        """Stop it as an operator does; its data stays."""
-        self.server.stop()
-
-    def kill(self) -> None:
-        """End it and its PostgreSQL as a crash does; its data stays."""
-        self.server.kill()
-
     def _end_agents(self) -> None:
         """Runs of agents lead groups of their own, and stay when Paperclip is killed."""
         ours = f"HOME={self.home}".encode()
@@ -93,18 +81,6 @@ class Paperclip:
             with suppress(OSError):
                 if ours in entry.read_bytes().split(b"\0"):
                     os.kill(int(entry.parent.name), signal.SIGKILL)
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.stop()
-        remove_home(self.home)
 
 
 def _configure(home: Path, port: int, account: Account | None) -> None:

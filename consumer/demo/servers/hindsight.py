@@ -7,10 +7,11 @@ import sys
 from contextlib import suppress
 from importlib.resources import as_file, files
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal
 
 from consumer.demo.servers import packages
-from consumer.demo.servers.place import new_home, other_account, owned_dir, remove_home
+from consumer.demo.servers.homed import Homed
+from consumer.demo.servers.place import new_home, other_account, owned_dir
 from consumer.demo.servers.supervise import Server, alive, answers, free_port, wait_until
 
 NAME = "hindsight"
@@ -26,7 +27,7 @@ def install(progress: packages.Progress) -> Path:
         return packages.environment(NAME, requirements, other_account(), progress)
 
 
-class Hindsight:
+class Hindsight(Homed):
     """One Hindsight with its own data, which it keeps from `start` to `start`, and its port too.
 
     Args:
@@ -45,10 +46,10 @@ class Hindsight:
         account = other_account()
         port, embedder_port = free_port(), free_port()
         self.url = f"http://127.0.0.1:{port}"
-        self._home = new_home(NAME, account)
-        self._data = self._home / ".pg0" / "instances" / NAME / "data"
+        self.home = new_home(NAME, account)
+        self._data = self.home / ".pg0" / "instances" / NAME / "data"
         embedder_url = f"http://127.0.0.1:{embedder_port}"
-        name = self._home.name
+        name = self.home.name
         self._embedder = Server(
             step="starting the embedding server",
             command=[sys.executable, "-m", "consumer.demo.servers.embedder", str(embedder_port)],
@@ -56,9 +57,9 @@ class Hindsight:
             log=logs / f"{name}-embedder.log",
         )
         env = {
-            "PATH": _path(self._home),
+            "PATH": _path(self.home),
             "LANG": "C.UTF-8",
-            "HOME": str(self._home),
+            "HOME": str(self.home),
             "PYTHONPYCACHEPREFIX": str(owned_dir("bytecode", account)),
             "HINDSIGHT_API_HOST": "127.0.0.1",
             "HINDSIGHT_API_PORT": str(port),
@@ -80,7 +81,7 @@ class Hindsight:
             ready=lambda: answers(f"{self.url}/health"),
             log=logs / f"{name}.log",
             env=env,
-            cwd=self._home,
+            cwd=self.home,
             account=account,
             deadline=180,
             grace=15,
@@ -91,28 +92,12 @@ class Hindsight:
         """Start it, again too, and return when it serves; raises `ServerError`."""
         if not self._embedder.running:
             self._embedder.start()
-        self.server.start()
-
-    def stop(self) -> None:
-        """Stop it as an operator does; its data stays."""
-        self.server.stop()
-
-    def kill(self) -> None:
-        """End it as a crash does; its data stays."""
-        self.server.kill()
-
-    def __enter__(self) -> Self:
-        try:
-            self.start()
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
+        super().start()
 
     def __exit__(self, *_: object) -> None:
         self.server.stop()
         self._embedder.stop()
-        remove_home(self._home)
+        super().__exit__()
 
     def _end_postgresql(self) -> None:
         """Its PostgreSQL is a daemon, and stays when Hindsight is killed."""

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from consumer.errors import HandlingError, NotYet, Upstream
-from consumer.handlers.forget import forget
+from consumer.handlers.forget import SETTLED_AFTER, forget
 from consumer.handlers.needs import Memory
 from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
 from consumer.handlers.retain import retain
@@ -39,6 +39,14 @@ async def do(world: World, **payload: Any) -> Outcome:
     return await forget(deleted(**payload), FRESH, world.needs)
 
 
+async def do_until_done(world: World) -> Outcome:
+    """The first look finds something unfinished; the second comes when what it cancelled has settled."""
+    with pytest.raises(NotYet):
+        await do(world)
+    world.now += SETTLED_AFTER + 1
+    return await do(world)
+
+
 async def retained(world: World) -> None:
     await retain(created(), FRESH, world.needs)
     world.hindsight.calls.clear()
@@ -57,7 +65,7 @@ async def test_a_stored_comment_is_gone() -> None:
     assert world.hindsight.documents == {}
 
 
-async def test_it_is_looked_for_in_every_agents_bank_with_two_calls_each() -> None:
+async def test_it_is_looked_for_in_every_agents_bank_with_three_calls_each() -> None:
     world = World()
     await retained(world)
     world.hindsight.digest()
@@ -67,7 +75,7 @@ async def test_it_is_looked_for_in_every_agents_bank_with_two_calls_each() -> No
     assert world.hindsight.documents == {}
     assert sorted(banks_of(world, "unfinished_retains")) == sorted([bank(ADA), bank(BEN), bank(CID)])
     assert sorted(banks_of(world, "delete_document")) == sorted([bank(ADA), bank(BEN), bank(CID)])
-    assert len(world.hindsight.calls) == 6
+    assert len(world.hindsight.calls) == 9
 
 
 async def test_twice_is_as_once_and_nothing_to_forget_is_fine() -> None:
@@ -80,10 +88,51 @@ async def test_twice_is_as_once_and_nothing_to_forget_is_fine() -> None:
 async def test_a_queued_retain_is_cancelled_and_never_brings_it_back() -> None:
     world = World()
     await retained(world)
-    assert await do(world) == Done()
+    assert await do_until_done(world) == Done()
     assert len(world.hindsight.called("cancel")) == 1
     world.hindsight.digest()
     assert world.hindsight.documents == {}
+
+
+async def test_a_queued_retain_that_is_taken_up_just_before_its_cancel_never_brings_it_back() -> None:
+    """Hindsight calls it cancelled, and stores its document all the same."""
+    world = World()
+    await retained(world)
+    cancel = world.hindsight.cancel
+
+    async def taken_up(bank: str, operation_id: str) -> bool:
+        world.hindsight.begin()
+        return await cancel(bank, operation_id)
+
+    world.hindsight.cancel = taken_up  # type: ignore[method-assign]
+    with pytest.raises(NotYet):
+        await do(world)
+    world.hindsight.digest()
+    assert world.hindsight.documents == {AGENT_COMMENT: bank(ADA)}
+    world.now += SETTLED_AFTER + 1
+    assert await do(world) == Done()
+    assert world.hindsight.documents == {}
+
+
+@pytest.mark.parametrize(
+    ("updated_at", "settled"),
+    [
+        ("2026-11-30T10:19:30+00:00", False),  # 30 s before the clock of the tests
+        ("2026-11-30T10:19:29+00:00", True),
+        ("2026-11-30T10:20:05+00:00", False),  # its clock is ahead
+        (None, True),
+    ],
+)
+async def test_how_long_a_cancelled_retain_is_looked_after(updated_at: str | None, settled: bool) -> None:
+    world = World()
+    await retained(world)
+    (child,) = world.hindsight.children
+    child.status, child.updated_at = "cancelled", updated_at
+    if settled:
+        assert await do(world) == Done()
+    else:
+        with pytest.raises(NotYet):
+            await do(world)
 
 
 async def test_a_retain_under_way_is_waited_for() -> None:
@@ -116,7 +165,7 @@ async def test_a_retain_whose_worker_is_dead_is_cancelled(created_at: str | None
     (child,) = world.hindsight.children
     child.status, child.created_at = "processing", created_at
     if abandoned:
-        assert await do(world) == Done()
+        assert await do_until_done(world) == Done()
         world.hindsight.digest()
         assert world.hindsight.documents == {}
     else:
@@ -133,7 +182,7 @@ async def test_a_refused_cancel_means_that_it_ended_just_now() -> None:
         return False
 
     world.hindsight.cancel = too_late  # type: ignore[method-assign]
-    assert await do(world) == Done()
+    assert await do_until_done(world) == Done()
     assert world.hindsight.documents == {}
 
 
@@ -244,6 +293,7 @@ async def test_a_failure_on_the_way_is_raised_and_the_next_try_ends_it(method: s
     world.hindsight.fail(method, unreachable(Upstream.HINDSIGHT))
     with pytest.raises(HandlingError):
         await do(world)
-    assert await do(world) == Done()
+    assert world.hindsight.failures[method] == []
+    assert await do_until_done(world) == Done()
     world.hindsight.digest()
     assert world.hindsight.documents == {}

@@ -173,7 +173,8 @@ async def test_unfinished_retains_are_the_children_of_one_document() -> None:
     recorded = exchange("operations by status pending")
     hindsight, send = client(answer(200, recorded.reply), answer(200, {"operations": [], "total": 0}))
     found = await hindsight.unfinished_retains(CANCEL_BANK, "gone-1")
-    assert found == [Operation(CHILD, "retain", "pending", "gone-1", "2026-11-30T10:13:39.344147+00:00", None)]
+    created, updated = (recorded.reply["operations"][0][name] for name in ("created_at", "updated_at"))
+    assert found == [Operation(CHILD, "retain", "pending", "gone-1", created, None, updated)]
     path = "GET /base/v1/default/banks/paperclip%3A%3Acancel%3A%3Atest/operations?status="
     rest = "&type=retain&exclude_parents=true&limit=100&offset=0"
     assert send.lines == [f"{path}pending{rest}", f"{path}processing{rest}"]
@@ -198,6 +199,15 @@ async def test_unfinished_retains_in_all_pages_and_once_each() -> None:
     assert [operation.id for operation in found] == [*map(str, range(230)), "300"]
     assert {operation.id: operation.status for operation in found}["229"] == "processing"
     assert [line.rpartition("=")[2] for line in send.lines] == ["0", "100", "200", "0"]
+
+
+async def test_cancelled_retains_say_when() -> None:
+    recorded = exchange("operations by status pending")
+    rows = [row | {"status": "cancelled"} for row in recorded.reply["operations"]]
+    hindsight, send = client(answer(200, {"operations": rows, "total": len(rows)}))
+    (found,) = await hindsight.cancelled_retains(CANCEL_BANK, "gone-1")
+    assert (found.id, found.status, found.updated_at) == (CHILD, "cancelled", rows[0]["updated_at"])
+    assert [line.partition("?")[2][:16] for line in send.lines] == ["status=cancelled"]
 
 
 async def test_an_unknown_bank_has_no_operations_and_no_documents() -> None:

@@ -1,4 +1,4 @@
-"""Our own worker, started as its users start it: the command, with settings from the environment alone."""
+"""Our own commands, started as their users start them, with settings from the environment alone."""
 
 import os
 import shutil
@@ -11,6 +11,13 @@ from typing import Self
 from consumer.demo.servers.supervise import Server, ServerError, answers, free_port
 
 PREFIX = "PAPERCLIP_MEMORY_"
+PORTS = {
+    "worker": "WORKER_PORT",
+    "relay": "RELAY_METRICS_PORT",
+    "tools": "TOOLS_METRICS_PORT",
+    "exporter": "EXPORTER_PORT",
+}
+"""The setting of the port that each command serves its metrics at."""
 
 
 def command() -> str:
@@ -39,25 +46,28 @@ def run(step: str, arguments: list[str], settings: Mapping[str, str], log: Path)
         raise ServerError(step, f"exit code {done.returncode}", command=line, log=log)
 
 
-class Worker:
-    """`paperclip-memory worker`; it keeps its port and its settings from `start` to `start`.
+class Service:
+    """One of our commands that serves until it is stopped; it keeps its port and its settings from `start` to `start`.
 
     Args:
+        name: the command: a key of `PORTS`.
         settings: names without the prefix; the port is chosen here.
 
     Attributes:
-        url: where it serves `/metrics`, `/livez` and `/readyz`.
+        address: HOST:PORT where it serves `/metrics`, `/livez` and `/readyz`.
+        url: the same as a URL.
     """
 
-    def __init__(self, settings: Mapping[str, str], log: Path) -> None:
+    def __init__(self, name: str, settings: Mapping[str, str], log: Path) -> None:
         port = free_port()
-        self.url = f"http://127.0.0.1:{port}"
+        self.address = f"127.0.0.1:{port}"
+        self.url = f"http://{self.address}"
         self.server = Server(
-            step="starting the worker",
-            command=[command(), "worker"],
+            step=f"starting the {name}",
+            command=[command(), name],
             ready=lambda: answers(f"{self.url}/readyz"),
             log=log,
-            env=environment({**settings, "WORKER_PORT": str(port)}),
+            env=environment({**settings, PORTS[name]: str(port)}),
             deadline=60,
             grace=30,
         )

@@ -1,0 +1,42 @@
+"""A server that has a directory of its own for its data."""
+
+from pathlib import Path
+from typing import Self
+
+from consumer.demo.servers.place import remove_home
+from consumer.demo.servers.supervise import Server
+
+
+class Homed:
+    """Stands from the beginning of a block to its end, and may be stopped and started within.
+
+    Attributes:
+        home: holds its data; removed at the end.
+    """
+
+    server: Server
+    home: Path
+
+    def start(self) -> None:
+        """Start it, again too, and return when it serves; raises `ServerError`."""
+        self.server.start()
+
+    def stop(self) -> None:
+        """Stop it as an operator does; its data stays."""
+        self.server.stop()
+
+    def kill(self) -> None:
+        """End it as a crash does; its data stays."""
+        self.server.kill()
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.stop()
+        remove_home(self.home)

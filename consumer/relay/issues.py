@@ -6,36 +6,54 @@ An event that is published later, or again, must lead to the same bank, whoever 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 from consumer.paperclip.feed import FeedClient
 from consumer.relay.envelopes import Json
 from consumer.relay.times import instant
 
-TOLD_WITHIN = 0.5
+TOLD_WITHIN = 1.0
 """Seconds after which a change of an issue's assignee has its activity."""
-ASKED_EVERY = 0.05
+ASKED_EVERY = 0.1
+TRIES = 10
 REMEMBERED = 10_000
 
 
-def assignee_at(issue: Json, activity: Iterable[Json], time: float) -> str | None:
-    """The agent that the issue was assigned to.
+class Change(NamedTuple):
+    """An issue went from one agent, or none, to another, or none. `at`: seconds since the epoch."""
 
-    Args:
-        activity: the issue's; rows of `issue.updated` say what changed, from what and to what.
-        time: seconds since the epoch.
+    at: float
+    before: str | None
+    after: str | None
+
+
+def changes_of(activity: Iterable[Json]) -> list[Change]:
+    """All changes of the assignee that an issue's activity tells of, oldest first.
+
+    An update says from what to what. A checkout and a release say only to what: before them it was what the change
+    before says, or, without one, the agent who did it, who had the issue by its creation.
     """
-    later = [(instant(row["createdAt"]), change) for row in activity if (change := _change(row)) is not None]
-    after = [(at, change) for at, change in later if at > time]
-    return min(after, key=lambda each: each[0])[1].get("from") if after else issue["assigneeAgentId"]
+    found: list[Change] = []
+    for row in sorted(activity, key=lambda each: instant(each["createdAt"])):
+        at, details, last = instant(row["createdAt"]), row.get("details") or {}, found[-1].after if found else None
+        change = (details.get("changes") or {}).get("assigneeAgentId")
+        if isinstance(change, dict):
+            found.append(Change(at, change.get("from"), change.get("to")))
+        elif row.get("action") == "issue.checked_out":
+            agent = details.get("agentId")
+            found.append(Change(at, last if found else agent, agent))
+        elif row.get("action") == "issue.released":
+            found.append(Change(at, last if found else row.get("agentId"), None))
+    return found
 
 
-def _change(row: Json) -> Json | None:
-    found = ((row.get("details") or {}).get("changes") or {}).get("assigneeAgentId")
-    return found if isinstance(found, dict) else None
+def assignee_at(issue: Json, changes: Iterable[Change], time: float) -> str | None:
+    """The agent that the issue was assigned to. `time`: seconds since the epoch."""
+    return next((change.before for change in changes if change.at > time), issue["assigneeAgentId"])
 
 
 class Assignees:
-    """Who issues were assigned to when they were read last: what has not changed since need not be asked for."""
+    """Who issues were assigned to when they were read last: what is as it was need not be waited for."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
@@ -47,18 +65,24 @@ class Assignees:
         if len(self._known) > REMEMBERED:
             self._known.popitem(last=False)
 
-    def has(self, issue_id: str) -> bool:
-        """Whether an issue is remembered."""
-        return issue_id in self._known
-
     def same_since(self, issue: Json, time: float) -> bool:
-        """Whether an issue had its assignee already at this time, seconds since the epoch, as far as is remembered."""
+        """Whether an issue had its assignee already at this time, seconds since the epoch, as far as is remembered.
+
+        It can have had another in between.
+        """
         known = self._known.get(issue["id"])
         return known is not None and known[0] <= time and known[1] == issue["assigneeAgentId"]
 
 
+class Activity(NamedTuple):
+    """An issue's activity. `asked`: when it was asked for, seconds since the epoch."""
+
+    asked: float
+    rows: list[Json]
+
+
 class IssueThen:
-    """One issue, asked for what it was; its activity is read at most once.
+    """One issue, asked for what it was; its activity is read as seldom as can be.
 
     Args:
         issue: as it is now.
@@ -72,45 +96,53 @@ class IssueThen:
         issue: Json,
         assignees: Assignees,
         now: Callable[[], float],
-        activity: list[Json] | None = None,
+        activity: Activity | None = None,
     ) -> None:
         self.now = issue
         self._client = client
         self._assignees = assignees
         self._clock = now
         self._first = activity
-        self._activity: asyncio.Future[list[Json]] | None = None
+        self._changes: asyncio.Future[list[Change]] | None = None
 
     async def at(self, time: str) -> Json:
         """The issue with the assignee of this time. Raises from `consumer.errors`."""
         then = instant(time)
-        if instant(self.now["updatedAt"]) <= then or self._assignees.same_since(self.now, then):
+        if instant(self.now["updatedAt"]) <= then:
             return self.now
-        if self._activity is None:
-            self._activity = asyncio.ensure_future(self._read())
-        found = self.now | {"assigneeAgentId": assignee_at(self.now, await self._activity, then)}
+        if self._changes is None:
+            self._changes = asyncio.ensure_future(self._read(self._assignees.same_since(self.now, then)))
+        found = self.now | {"assigneeAgentId": assignee_at(self.now, await self._changes, then)}
         self._assignees.note(self.now)
         return found
 
-    async def _read(self) -> list[Json]:
-        """Its activity; of a change of just now only when that is told: Paperclip changes first, and tells then."""
-        changed, activity = instant(self.now["updatedAt"]), self._first
-        while True:
-            if activity is None:
-                activity = await self._client.activity(self.now["id"])
-            if self._explained(activity) or not 0 <= self._clock() - changed < TOLD_WITHIN:
-                return activity
-            activity = None
-            await asyncio.sleep(ASKED_EVERY)
+    async def _read(self, remembered: bool) -> list[Change]:
+        """What its activity tells; of a change of just now only when that is told.
 
-    def _explained(self, activity: list[Json]) -> bool:
-        """Whether the activity is as new as the issue, or ends with the assignee that the issue has."""
+        Paperclip changes an issue first and tells then; and the activity can have been read before the issue.
+        """
         changed = instant(self.now["updatedAt"])
-        if any(instant(row["createdAt"]) >= changed for row in activity):
-            return True
-        last = max((row for row in activity if _change(row)), key=lambda row: str(row["createdAt"]), default=None)
-        change = _change(last) if last is not None else None
-        return change is not None and change.get("to") == self.now["assigneeAgentId"]
+        activity = self._first or await activity_of(self._client, self.now["id"], self._clock)
+        for _ in range(TRIES):
+            found = changes_of(activity.rows)
+            if self._explains(found, activity.rows, changed, remembered) or activity.asked - changed >= TOLD_WITHIN:
+                break
+            await asyncio.sleep(ASKED_EVERY)
+            activity = await activity_of(self._client, self.now["id"], self._clock)
+        return changes_of(activity.rows)
+
+    def _explains(self, changes: list[Change], rows: list[Json], changed: float, remembered: bool) -> bool:
+        """Whether this activity leads to the assignee that the issue has."""
+        if changes:
+            agent: str | None = self.now["assigneeAgentId"]
+            return changes[-1].after == agent
+        return remembered or any(instant(row["createdAt"]) >= changed for row in rows)
+
+
+async def activity_of(client: FeedClient, issue_id: str, clock: Callable[[], float]) -> Activity:
+    """An issue's activity, asked for now. Raises from `consumer.errors`."""
+    asked = clock()
+    return Activity(asked, await client.activity(issue_id))
 
 
 class IssuesThen:
@@ -130,9 +162,8 @@ class IssuesThen:
         return None if issue is None else await issue.at(time)
 
     async def _ask(self, issue_id: str) -> IssueThen | None:
-        """With its activity, if that will be needed: a comment moves the `updatedAt` of its issue."""
-        if self._assignees.has(issue_id):
-            issue, activity = await self._client.issue(issue_id), None
-        else:
-            issue, activity = await asyncio.gather(self._client.issue(issue_id), self._client.activity(issue_id))
+        """With its activity, which will be needed: a comment moves the `updatedAt` of its issue."""
+        issue, activity = await asyncio.gather(
+            self._client.issue(issue_id), activity_of(self._client, issue_id, self._now)
+        )
         return None if issue is None else IssueThen(self._client, issue, self._assignees, self._now, activity)

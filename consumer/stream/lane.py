@@ -23,7 +23,7 @@ from consumer.stream.source import Batch, Source, SourceClosed
 from consumer.stream.work import LaneSettings, Work
 
 POLL_TIMEOUT = 0.2
-POLL_RECORDS = 100
+POLL_RECORDS = 500
 TICK = 1.0
 REWIND_TIMEOUT = 10.0
 POLL_BACKOFF = 1.0

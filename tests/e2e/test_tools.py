@@ -240,7 +240,7 @@ def test_forged_calls_get_nothing(yard: Yard, paperclip: Paperclip) -> None:
             "secret in capitals": _gateway(yard, ada, run.id) | {"Authorization": f"Bearer {SECRET.upper()}"},
             "secret and no agent": {"Authorization": f"Bearer {SECRET}"},
             "revoked key": {"Authorization": f"Bearer {revoked['token']}"},
-            "expired token": {"Authorization": f"Bearer {_signed(paperclip, claims | {'exp': claims['iat'] + 1})}"},
+            "expired token": {"Authorization": f"Bearer {_signed(paperclip, claims | {'exp': claims['iat'] - 60})}"},
             "tampered token": {"Authorization": f"Bearer {run.key[:-6]}AAAAAA"},
             "token of no algorithm": {"Authorization": f"Bearer {_part({'alg': 'none'})}.{_part(claims)}."},
             "token for another agent": {"Authorization": f"Bearer {_resigned(claims | {'sub': ada.id}, b'guess')}"},

@@ -168,8 +168,8 @@ _INTRODUCTION = """\
 # Benchmarks
 
 `make bench` measures all this and writes this page; every run's line is in `benchmarks/results.jsonl`.
-`python -m benchmarks --help` names the parts. Ours and its Python peers ran on the Python of the image:
-`PYTHON=python3.13 make setup`, in a new clone, chooses it.
+`python -m benchmarks --help` names the parts. The image has Python 3.13: `PYTHON=python3.13 make setup`, in a new
+clone, has ours and its Python peers measured on that.
 
 ![Events per second and CPU per event](benchmarks.svg)
 
@@ -194,7 +194,7 @@ key, but has no dead letters; FastStream with `max_workers` keeps no order and a
 faststream-concurrent-aiokafka commits even when a handler raises.
 
 On Python 3.11 aiohttp writes a request's body one turn of the event loop later than from 3.12 on. Requests then stay in
-bunches, which costs our httpx sender a twentieth of its speed here: 1,127/s, FastStream 1,175/s.
+bunches, which costs our httpx sender a twentieth of its speed here.
 """
 _DENSITY = """\
 How many events a core can carry. One worker is one Python process, so one core; `2 x 128` are two workers of one group.

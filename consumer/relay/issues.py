@@ -6,6 +6,7 @@ An event that is published later, or again, must lead to the same bank, whoever 
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Iterable
+from operator import itemgetter
 from typing import NamedTuple
 
 from consumer.paperclip.feed import FeedClient
@@ -34,8 +35,8 @@ def changes_of(activity: Iterable[Json]) -> list[Change]:
     before says, or, without one, the agent who did it, who had the issue by its creation.
     """
     found: list[Change] = []
-    for row in sorted(activity, key=lambda each: instant(each["createdAt"])):
-        at, details, last = instant(row["createdAt"]), row.get("details") or {}, found[-1].after if found else None
+    for at, row in sorted(((instant(row["createdAt"]), row) for row in activity), key=itemgetter(0)):
+        details, last = row.get("details") or {}, found[-1].after if found else None
         change = (details.get("changes") or {}).get("assigneeAgentId")
         if isinstance(change, dict):
             found.append(Change(at, change.get("from"), change.get("to")))
@@ -75,10 +76,15 @@ class Assignees:
 
 
 class Activity(NamedTuple):
-    """An issue's activity. `asked`: when it was asked for, seconds since the epoch."""
+    """What an issue's activity told.
+
+    Attributes:
+        asked, newest: when it was asked for, and the time of its last row, seconds since the epoch.
+    """
 
     asked: float
-    rows: list[Json]
+    changes: list[Change]
+    newest: float
 
 
 class IssueThen:
@@ -124,25 +130,25 @@ class IssueThen:
         changed = instant(self.now["updatedAt"])
         activity = self._first or await activity_of(self._client, self.now["id"], self._clock)
         for _ in range(TRIES):
-            found = changes_of(activity.rows)
-            if self._explains(found, activity.rows, changed, remembered) or activity.asked - changed >= TOLD_WITHIN:
+            if self._explained(activity, changed, remembered) or activity.asked - changed >= TOLD_WITHIN:
                 break
             await asyncio.sleep(ASKED_EVERY)
             activity = await activity_of(self._client, self.now["id"], self._clock)
-        return changes_of(activity.rows)
+        return activity.changes
 
-    def _explains(self, changes: list[Change], rows: list[Json], changed: float, remembered: bool) -> bool:
+    def _explained(self, activity: Activity, changed: float, remembered: bool) -> bool:
         """Whether this activity leads to the assignee that the issue has."""
-        if changes:
+        if activity.changes:
             agent: str | None = self.now["assigneeAgentId"]
-            return changes[-1].after == agent
-        return remembered or any(instant(row["createdAt"]) >= changed for row in rows)
+            return activity.changes[-1].after == agent
+        return remembered or activity.newest >= changed
 
 
 async def activity_of(client: FeedClient, issue_id: str, clock: Callable[[], float]) -> Activity:
     """An issue's activity, asked for now. Raises from `consumer.errors`."""
     asked = clock()
-    return Activity(asked, await client.activity(issue_id))
+    rows = await client.activity(issue_id)
+    return Activity(asked, changes_of(rows), max((instant(row["createdAt"]) for row in rows), default=0.0))
 
 
 class IssuesThen:

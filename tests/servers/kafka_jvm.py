@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from consumer.demo.servers.homed import Homed
 from consumer.demo.servers.place import cache_dir, locked, new_home
+from consumer.demo.servers.served import Homed
 from consumer.demo.servers.supervise import Server, ServerError, free_port, listening
 
 VERSION = "4.1.1"

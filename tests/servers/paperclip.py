@@ -8,8 +8,8 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
-from consumer.demo.servers.homed import Homed
 from consumer.demo.servers.place import Account, cache_dir, give, locked, new_home, other_account
+from consumer.demo.servers.served import Homed
 from consumer.demo.servers.supervise import Server, ServerError, answers, free_port
 
 VERSION = "2026.824.1"

@@ -6,12 +6,13 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from consumer.demo.servers.served import Served
 from consumer.demo.servers.supervise import Server, answers, free_port
 from tests.servers.kafka import REQUIRE_REAL
 
@@ -32,7 +33,7 @@ def promtool(*arguments: str, given: str | None = None) -> subprocess.CompletedP
     return subprocess.run([tool("promtool"), *arguments], input=given, text=True, capture_output=True, check=False)
 
 
-class Prometheus:
+class Prometheus(Served):
     """A server that scrapes these addresses every second and evaluates these rule files as often.
 
     Args:
@@ -57,7 +58,7 @@ class Prometheus:
             )
         )
         self._client = httpx.Client(base_url=f"{self.url}/api/v1", timeout=10)
-        self._server = Server(
+        self.server = Server(
             step="starting Prometheus",
             command=[
                 tool("prometheus"),
@@ -72,12 +73,8 @@ class Prometheus:
             cwd=home,
         )
 
-    def __enter__(self) -> Self:
-        self._server.start()
-        return self
-
     def __exit__(self, *_: object) -> None:
-        self._server.stop()
+        super().__exit__()
         self._client.close()
 
     def query(self, expression: str) -> list[tuple[dict[str, str], float]]:

@@ -7,12 +7,12 @@ It has groups, commits and end offsets, but no idempotent or transactional produ
 import os
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
-from typing import Self
 
+from consumer.demo.servers.served import Served
 from consumer.demo.servers.supervise import Server, ServerError, free_port, listening
 
 
-class TansuBroker:
+class TansuBroker(Served):
     """A Kafka broker in one process; its records are gone when it stops.
 
     Args:
@@ -44,13 +44,6 @@ class TansuBroker:
             deadline=20,
             grace=3,
         )
-
-    def __enter__(self) -> Self:
-        self.server.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.stop()
 
 
 def _binary() -> str:

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Literal
 
 from consumer.demo.servers import packages
-from consumer.demo.servers.homed import Homed
 from consumer.demo.servers.place import new_home, other_account, owned_dir
+from consumer.demo.servers.served import Homed
 from consumer.demo.servers.supervise import Server, alive, answers, free_port, wait_until
 
 NAME = "hindsight"

@@ -6,8 +6,8 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
 
+from consumer.demo.servers.served import Served
 from consumer.demo.servers.supervise import Server, ServerError, answers, free_port
 
 PREFIX = "PAPERCLIP_MEMORY_"
@@ -46,7 +46,7 @@ def run(step: str, arguments: list[str], settings: Mapping[str, str], log: Path)
         raise ServerError(step, f"exit code {done.returncode}", command=line, log=log)
 
 
-class Service:
+class Service(Served):
     """One of our commands that serves until it is stopped; it keeps its port and its settings from `start` to `start`.
 
     Args:
@@ -71,10 +71,3 @@ class Service:
             deadline=60,
             grace=30,
         )
-
-    def __enter__(self) -> Self:
-        self.server.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.stop()

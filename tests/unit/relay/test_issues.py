@@ -34,6 +34,14 @@ def test_other_activity_means_nothing() -> None:
     assert assignee_at({"assigneeAgentId": "ada"}, changes_of(rows), NOON) == "ada"
 
 
+async def assignee(paper: Paper, issue: str, said: str, known: Assignees | None = None) -> str | None:
+    """The agent that the issue had at this time."""
+    found = await IssuesThen(paper, known or Assignees(), lambda: paper.now).at(issue, said)  # type: ignore[arg-type]
+    assert found is not None
+    agent: str | None = found["assigneeAgentId"]
+    return agent
+
+
 def taken(at: float, agent: str) -> Json:
     return {"createdAt": iso(at), "action": "issue.checked_out", "agentId": None, "details": {"agentId": agent}}
 
@@ -117,9 +125,8 @@ async def test_what_is_remembered_and_has_not_changed_is_not_waited_for(monkeypa
         said = iso(paper.now)
         paper.tick(0.25)
         paper.issues_[issue]["updatedAt"] = iso(paper.now)
-        found = await IssuesThen(paper, assignees, lambda: paper.now).at(issue, said)  # type: ignore[arg-type]
-        assert found is not None
-        assert (found["assigneeAgentId"], paper.calls["activity"]) == (paper.agents_[0], asked)
+        found = await assignee(paper, issue, said, assignees)
+        assert (found, paper.calls["activity"]) == (paper.agents_[0], asked)
 
 
 async def test_an_issue_that_went_to_another_and_back_was_the_others() -> None:
@@ -132,9 +139,8 @@ async def test_an_issue_that_went_to_another_and_back_was_the_others() -> None:
     said = iso(paper.now)
     paper.tick(1)
     paper.assign(issue, None)
-    found = await IssuesThen(paper, assignees, lambda: paper.now).at(issue, said)  # type: ignore[arg-type]
-    assert found is not None
-    assert found["assigneeAgentId"] == paper.agents_[0]
+    found = await assignee(paper, issue, said, assignees)
+    assert found == paper.agents_[0]
 
 
 async def test_activity_that_was_read_before_a_change_is_read_again_however_long_that_took() -> None:
@@ -157,9 +163,8 @@ async def test_activity_that_was_read_before_a_change_is_read_again_however_long
         return await read(issue)
 
     paper.issue = slowly  # type: ignore[method-assign]
-    found = await IssuesThen(paper, Assignees(), lambda: paper.now).at(issue, said)  # type: ignore[arg-type]
-    assert found is not None
-    assert (found["assigneeAgentId"], paper.calls["activity"]) == (ada, 2)
+    found = await assignee(paper, issue, said)
+    assert (found, paper.calls["activity"]) == (ada, 2)
 
 
 async def test_a_change_after_the_comment_is_not_taken_for_what_is_remembered() -> None:
@@ -171,9 +176,8 @@ async def test_a_change_after_the_comment_is_not_taken_for_what_is_remembered() 
     said = iso(paper.now)
     paper.tick(1)
     paper.assign(issue, bea)
-    found = await IssuesThen(paper, assignees, lambda: paper.now).at(issue, said)  # type: ignore[arg-type]
-    assert found is not None
-    assert found["assigneeAgentId"] == ada
+    found = await assignee(paper, issue, said, assignees)
+    assert found == ada
 
 
 async def test_a_batch_asks_for_each_issue_once() -> None:

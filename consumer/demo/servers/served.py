@@ -1,4 +1,4 @@
-"""A server that has a directory of its own for its data."""
+"""Servers as context managers: they stand from the beginning of a block to its end."""
 
 from pathlib import Path
 from typing import Self
@@ -7,15 +7,10 @@ from consumer.demo.servers.place import remove_home
 from consumer.demo.servers.supervise import Server
 
 
-class Homed:
-    """Stands from the beginning of a block to its end, and may be stopped and started within.
-
-    Attributes:
-        home: holds its data; removed at the end.
-    """
+class Served:
+    """Stands from the beginning of a block to its end, and may be stopped and started within."""
 
     server: Server
-    home: Path
 
     def start(self) -> None:
         """Start it, again too, and return when it serves; raises `ServerError`."""
@@ -39,4 +34,17 @@ class Homed:
 
     def __exit__(self, *_: object) -> None:
         self.server.stop()
+
+
+class Homed(Served):
+    """Has a directory of its own for its data.
+
+    Attributes:
+        home: removed at the end.
+    """
+
+    home: Path
+
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
         remove_home(self.home)

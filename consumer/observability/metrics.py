@@ -2,7 +2,7 @@
 
 No label ever holds a bank, company, agent, run, event id, pod or the text of an exception: series stay few, and every
 counter exists at zero from the start, since `increase()` misses one that is first seen at 1. `docs/metrics.md` is
-`metrics_table()`; `consumer.observability.recorder` gives the metrics their values.
+`metrics_table()`; `consumer.observability.prometheus` gives the metrics their values.
 """
 
 from collections.abc import Sequence
@@ -11,10 +11,10 @@ from enum import StrEnum
 
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.exporter.snapshot import GroupState, OperationStatus, OperationType, Source
-from consumer.handlers.outcomes import SkipReason
+from consumer.handlers.results import SkipReason
 from consumer.relay.signals import RelayState
 from consumer.stream.signals import BreakerReason, CommitResult, Ending, ParkReason, RebalanceKind
-from consumer.tools.answers import Tool, ToolOutcome
+from consumer.tools.results import Tool, ToolOutcome
 
 PREFIX = "paperclip_memory_"
 

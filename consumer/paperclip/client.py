@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http.errors import missing
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Reply, Send
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import Response, Transport
 from schemas.objects import UUID_PATTERN, Comment, Issue, Run
 
 M = TypeVar("M", Run, Issue, Comment)
@@ -61,7 +61,7 @@ class PaperclipClient:
 
     def __init__(
         self,
-        send: Send,
+        send: Transport,
         base: str,
         *,
         key: str | None,
@@ -69,7 +69,7 @@ class PaperclipClient:
         timeout: float = 15.0,
         probe_timeout: float = 5.0,
     ) -> None:
-        self._rest = Rest(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
+        self._rest = RestClient(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
         self._probe_timeout = probe_timeout
 
     def under(self, key: str) -> "PaperclipClient":
@@ -153,7 +153,7 @@ class PaperclipClient:
         await self.authenticate()
         return None
 
-    def _missing(self, reply: Reply, operation: PaperclipOperation) -> str:
+    def _missing(self, reply: Response, operation: PaperclipOperation) -> str:
         what = missing(reply, Upstream.PAPERCLIP)
         if what is None:
             raise self._rest.error(reply, operation)

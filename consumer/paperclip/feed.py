@@ -10,8 +10,8 @@ from urllib.parse import urlencode
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http.errors import missing
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Send
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import Transport
 from consumer.paperclip.client import path_uuid
 
 Json = dict[str, Any]
@@ -47,8 +47,8 @@ class FeedClient:
         timeout: seconds for a whole exchange.
     """
 
-    def __init__(self, send: Send, base: str, *, key: str | None, user_agent: str, timeout: float = 15.0) -> None:
-        self._rest = Rest(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
+    def __init__(self, send: Transport, base: str, *, key: str | None, user_agent: str, timeout: float = 15.0) -> None:
+        self._rest = RestClient(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
 
     async def clock(self) -> str | None:
         """The `Date` that Paperclip's host shows, as HTTP writes it; None if a proxy took it out."""

@@ -9,7 +9,7 @@ HEADER = "dead-letter-"
 Headers = Sequence[tuple[str, bytes | None]]
 
 Write = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[None]]
-"""Writes (topic, key, value, headers) and returns when it is acknowledged; raises `TooLarge` or anything else."""
+"""Writes (topic, key, value, headers) and returns when it is acknowledged; raises `RecordTooLarge` or anything else."""
 
 
 def headers(item: Item) -> list[tuple[str, bytes | None]]:

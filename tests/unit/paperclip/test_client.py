@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.http.transport import Reply, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, RequestTimeout, Response, TransportError
 from consumer.paperclip.client import Identity, KeyKind, PaperclipClient, PaperclipOperation
 from demo import recording
 from tests.unit.http.scripted import Scripted, answer
@@ -28,7 +28,7 @@ ME = answer(200, recording.agent_me())
 COMPANIES = answer(200, [recording.company()])
 
 
-def client(*answers: Reply | SendError) -> tuple[PaperclipClient, Scripted]:
+def client(*answers: Response | TransportError) -> tuple[PaperclipClient, Scripted]:
     send = Scripted(list(answers))
     return PaperclipClient(send, BASE, key="s3cret", user_agent="paperclip-memory/1.2.3"), send
 
@@ -89,7 +89,7 @@ async def test_a_wrong_key_looks_like_absence_and_is_not(call: str) -> None:
 
 
 @pytest.mark.parametrize("proof", [[COMPANIES], [BOARD_ONLY, ME]], ids=["board", "agent"])
-async def test_a_run_or_an_issue_that_a_good_key_is_not_shown(proof: list[Reply]) -> None:
+async def test_a_run_or_an_issue_that_a_good_key_is_not_shown(proof: list[Response]) -> None:
     paperclip, _ = client(NO_RUN, *proof, NO_ISSUE, *proof)
     assert await paperclip.run(ID) is None
     assert await paperclip.issue(ID) is None
@@ -105,9 +105,9 @@ async def test_no_comment_is_given_up_for_an_issue_that_a_good_key_is_not_shown(
 
 @pytest.mark.parametrize("reply", [NO_ROUTE, answer(404, b"<html>404</html>"), answer(404, {"message": "gone"})])
 @pytest.mark.parametrize("call", ["run", "issue", "comment"])
-async def test_a_404_that_is_not_paperclips_own_says_nothing(call: str, reply: Reply) -> None:
+async def test_a_404_that_is_not_paperclips_own_says_nothing(call: str, reply: Response) -> None:
     paperclip, send = client(reply)
-    with pytest.raises(Transient, match="a wrong base URL"):
+    with pytest.raises(Transient, match="wrong base URL"):
         await CALLS[call](paperclip)
     assert len(send.asked) == 1
 
@@ -122,14 +122,14 @@ async def test_a_key_check_that_fails_decides_nothing() -> None:
 @pytest.mark.parametrize("reply", [b"<html>", [], {}, None, {"id": OTHER}, {"id": "x"}, {"status": "ok"}])
 async def test_another_object_than_asked_for_is_transient(call: str, reply: object) -> None:
     paperclip, _ = client(answer(200, reply))
-    with pytest.raises(Transient, match="not with what Paperclip answers"):
+    with pytest.raises(Transient, match="the body is not Paperclip's"):
         await CALLS[call](paperclip)
 
 
 @pytest.mark.parametrize("reply", [b"<html>", {}, {"id": ID}, [{}], [1], [{"id": 1}], [{"id": "x"}]])
 async def test_agents_of_another_shape_are_transient(reply: object) -> None:
     paperclip, _ = client(answer(200, reply))
-    with pytest.raises(Transient, match="not with what Paperclip answers"):
+    with pytest.raises(Transient, match="the body is not Paperclip's"):
         await paperclip.agents(COMPANY)
 
 
@@ -206,8 +206,8 @@ def test_every_operation_is_held_to_it() -> None:
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
-        (Unreachable("refused"), UpstreamDown),
-        (TimedOut("15 s"), Transient),
+        (ConnectError("refused"), UpstreamDown),
+        (RequestTimeout("15 s"), Transient),
         (answer(401, {"error": "Unauthorized"}), UpstreamDown),
         (answer(500, {"error": "Internal server error"}), Transient),
         (answer(200, b"<html>Sign in</html>"), Transient),
@@ -217,7 +217,7 @@ def test_every_operation_is_held_to_it() -> None:
 async def test_every_failure_is_ours(
     operation: str,
     call: Callable[[PaperclipClient], Awaitable[object]],
-    failure: Reply | SendError,
+    failure: Response | TransportError,
     expected: type[HandlingError],
 ) -> None:
     paperclip, send = client(failure)

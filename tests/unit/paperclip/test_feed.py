@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from consumer.errors import Permanent, Transient, UpstreamDown
-from consumer.http.transport import Reply, Request
+from consumer.http.transport import Request, Response
 from consumer.paperclip.feed import AUDIT_PAGE, COMMENTS_PAGE, ISSUES_PAGE, FeedClient, FeedOperation, forbidden
 
 COMPANY = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d"
@@ -28,14 +28,14 @@ class Wire:
         self.asked: list[tuple[str, dict[str, str]]] = []
         self.operations: list[str] = []
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, request: Request) -> Response:
         parts = urlsplit(request.url)
         query = dict(parse_qsl(parts.query))
         self.asked.append((parts.path, query))
         self.operations.append(request.operation)
         found = self._answer(parts.path, query)
         status, body = found if isinstance(found, tuple) else (200, found)
-        return Reply(status, {"date": "Mon, 30 Nov 2026 12:00:00 GMT"}, json.dumps(body).encode())
+        return Response(status, {"date": "Mon, 30 Nov 2026 12:00:00 GMT"}, json.dumps(body).encode())
 
     @property
     def client(self) -> FeedClient:

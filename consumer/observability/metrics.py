@@ -13,7 +13,7 @@ from consumer.errors import DeadLetterReason, Upstream
 from consumer.exporter.snapshot import GroupState, OperationStatus, OperationType, Source
 from consumer.handlers.outcomes import SkipReason
 from consumer.relay.signals import RelayState
-from consumer.stream.signals import BreakerReason, CommitResult, Ending, ParkReason, RebalanceKind
+from consumer.stream.hooks import AttemptOutcome, BreakerReason, CommitResult, ParkReason, RebalanceKind
 from consumer.tools.answers import Tool, ToolOutcome
 
 PREFIX = "paperclip_memory_"
@@ -114,8 +114,8 @@ COMMITS = Metric(
     "Commits of offsets; unknown is one that was cancelled or timed out.",
     ("lane", "result"),
 )
-OVERTAKEN = Metric(
-    "overtaken_records_total", Kind.COUNTER, "Records that retention removed before they were read.", ("lane",)
+EXPIRED = Metric(
+    "expired_records_total", Kind.COUNTER, "Records that retention deleted before they were read.", ("lane",)
 )
 POLL_FAILURES = Metric(
     "poll_failures_total", Kind.COUNTER, "Times that the consumer raised; polling went on.", ("lane",)
@@ -207,7 +207,7 @@ METRICS = (
     ASSIGNED,
     REBALANCES,
     COMMITS,
-    OVERTAKEN,
+    EXPIRED,
     POLL_FAILURES,
     LAST_POLL,
     LAST_COMMIT,
@@ -241,7 +241,7 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
     ("*", "handler"): HANDLER_LABELS,
     (EVENT_DURATION.name, "handler"): (*HANDLERS, OTHER),
     (EVENT_AGE.name, "handler"): (*HANDLERS, OTHER),
-    (EVENTS.name, "outcome"): tuple(Ending),
+    (EVENTS.name, "outcome"): tuple(AttemptOutcome),
     (DEAD_LETTERS.name, "reason"): tuple(DeadLetterReason),
     (SKIPPED.name, "reason"): tuple(SkipReason),
     (PARKED.name, "reason"): tuple(ParkReason),

@@ -16,7 +16,7 @@ from consumer.errors import DeadLetterReason, NotYet, Permanent, Upstream
 from consumer.handlers.forget import SETTLED_AFTER
 from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
 from consumer.memory.operations import operation_id
-from consumer.stream.jobs import Job
+from consumer.stream.executor import Job
 from consumer.stream.records import Record
 from schemas.events import EVENT_TYPES
 from tests.fakes import NOW, World, unreachable

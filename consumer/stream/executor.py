@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from consumer import evidence
-from consumer.handlers.outcomes import Outcome
+from consumer import upstream_success
+from consumer.handlers.results import Outcome
 from consumer.stream.dead_letter_writer import Write, describe_error, write_dead_letter
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Hook, ParkReason
 from consumer.stream.records import Record, WorkItem
@@ -117,7 +117,7 @@ class JobExecutor:
     async def _process(self, item: WorkItem) -> bool:
         """True if the record succeeded."""
         if item.dead_letter_reason is None:
-            answered = evidence.collect()
+            answered = upstream_success.collect()
             result: Result
             try:
                 job = self._make_job(item.record)

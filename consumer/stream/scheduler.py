@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
 from consumer.stream.backpressure import BackpressureLimits, PartitionLoad
 from consumer.stream.breaker import Breaker
 from consumer.stream.dead_letter_writer import describe_error

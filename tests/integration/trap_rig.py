@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from consumer.handlers.outcomes import Done, Outcome
+from consumer.handlers.results import Done, Outcome
 from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.dead_letter_writer import Write
 from consumer.stream.executor import Job, LaneSettings
@@ -20,7 +20,7 @@ from consumer.stream.records import Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.scheduler import LaneScheduler
 from consumer.stream.source import KafkaSource
-from tests.servers.topics import Topics
+from tests.support.topics import Topics
 
 SignalT = TypeVar("SignalT")
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
-from consumer.evidence import answered
-from consumer.handlers.outcomes import Done, Outcome
+from consumer.handlers.results import Done, Outcome
 from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.executor import Job, LaneSettings
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, EngineEvent
@@ -17,6 +16,7 @@ from consumer.stream.lane import Lane
 from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.scheduler import LaneScheduler
+from consumer.upstream_success import answered
 from tests.unit.stream.fake_source import FakeSource
 from tests.unit.stream.samples import P0
 

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream
-from consumer.handlers.outcomes import Done, FailReason, Skipped, SkipReason
+from consumer.handlers.results import Done, FailReason, Skipped, SkipReason
 from consumer.stream import lane
 from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.hooks import AttemptOutcome, ParkReason, PollFailed, Rebalanced
@@ -193,7 +193,7 @@ async def test_a_kafka_that_is_not_there_yet_is_tried_again() -> None:
         harness.source.on_start = fail
         await eventually(lambda: harness.source.polls)
         assert [failed.error for failed in harness.events_of(PollFailed)] == [
-            "Kafka is not reached yet: OSError: no broker"
+            "Kafka is not reachable yet: OSError: no broker"
         ]
         await harness.source.rebalance(P0)
         harness.source.produce(b"a")

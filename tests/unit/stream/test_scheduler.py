@@ -3,7 +3,7 @@
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.outcomes import Done, FailReason, Skipped, SkipReason
+from consumer.handlers.results import Done, FailReason, Skipped, SkipReason
 from consumer.stream.backpressure import FULL_SHARES, BackpressureLimits
 from consumer.stream.breaker import FIRST_PROBE, REFUSALS_TO_THROTTLE
 from consumer.stream.dead_letter_writer import describe_error
@@ -435,7 +435,7 @@ def test_our_own_errors_speak_for_themselves_and_foreign_ones_may_quote_a_body()
         facts["a secret"]
     words = describe_error(caught.value)
     assert words.startswith("KeyError in test_our_own_errors")
-    assert "test_core.py:" in words
+    assert "test_scheduler.py:" in words
     assert "secret" not in words
 
 

@@ -18,7 +18,6 @@ from consumer.kafka.options import groupless_consumer, producer, translate_kafka
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.paperclip.client import PaperclipClient
-from consumer.paperclip.feed import FeedClient
 from consumer.reconcile.backfill import Survey, Wanted, publish, survey
 from consumer.reconcile.findings import Report
 from consumer.reconcile.pass_ import Audit
@@ -38,7 +37,6 @@ from consumer.settings.types import LogFormat, LogLevel
 class Tools:
     """What both commands use."""
 
-    feed: FeedClient
     paperclip: PaperclipClient
     hindsight: HindsightClient
     publisher: Publisher
@@ -61,12 +59,12 @@ async def run_backfill(
     async with _opened(settings) as tools:
         try:
             with progress_bar("reading issues") as progress:
-                found = await survey(tools.feed, tools.copies, wanted, progress)
-            echo(_found(wanted, found))
+                found = await survey(tools.paperclip, tools.copies, wanted, progress)
+            say(_found(wanted, found))
             if not dry_run:
                 await _publish(settings, tools, wanted, found)
         except HandlingError as error:
-            echo(f"✗ {error}")
+            say(f"✗ {error}")
             return EXIT_FAILED
     return EXIT_FAILED if found.passed_over else 0
 
@@ -79,11 +77,11 @@ async def _publish(settings: Settings, tools: Tools, wanted: Wanted, found: Surv
     reached, announcements = checkpoints.backfilled(name), found.announcements
     if reached is not None:
         announcements = [each for each in announcements if instant(each.occurred_at) >= reached]
-        echo(f"going on at {iso(reached)}, where the same command was left: {len(announcements)} to go")
+        say(f"going on at {iso(reached)}, where the same command was left: {len(announcements)} to go")
     with progress_bar("publishing") as progress:
         await publish(announcements, tools.outbox, partial(checkpoints.write_backfill, name), progress, wanted.rate)
     await checkpoints.write_backfill(name, None)
-    echo(f"published {len(announcements)} comments to {settings.topic_issue_comments}")
+    say(f"published {len(announcements)} comments to {settings.topic_issue_comments}")
 
 
 async def run_audit(settings: Settings, companies: Sequence[str], since: float, *, fix: bool, as_json: bool) -> int:
@@ -96,16 +94,16 @@ async def run_audit(settings: Settings, companies: Sequence[str], since: float, 
                 report, issues = await _audit(settings, tools, letters, company, since)
                 repaired = None
                 if fix and report.findings:
-                    repair = Fix(tools.feed, tools.hindsight, tools.outbox, tools.copies, issues, _repair("audit"))
+                    repair = Fix(tools.paperclip, tools.hindsight, tools.outbox, tools.copies, issues, _repair("audit"))
                     repaired = await repair.run(report)
                 done.append((report, repaired))
                 if not as_json:
-                    echo(audit_text(report, repaired))
+                    say(audit_text(report, repaired))
         except HandlingError as error:
             sys.stderr.write(f"✗ {error}\n")
             return EXIT_FAILED
     if as_json:
-        echo(audit_json(done))
+        say(audit_json(done))
     return 0 if all(report.clean for report, _ in done) else EXIT_FAILED
 
 
@@ -118,7 +116,7 @@ async def _audit(
             bars.close()
             return bars.enter_context(progress_bar(title))
 
-        audit = Audit(tools.feed, tools.hindsight, settings.rules(), letters, time.time, progress)
+        audit = Audit(tools.paperclip, tools.hindsight, settings.rules(), letters, time.time, progress)
         return await audit.run(company, since)
 
 
@@ -142,13 +140,12 @@ async def _opened(settings: Settings) -> AsyncIterator[Tools]:
         publisher = Publisher(partial(producer, settings))
         stack.push_async_callback(publisher.close)
         hindsight, _ = await stack.enter_async_context(open_clients(settings, settings.relay_in_flight))
-        paperclip, feed = await stack.enter_async_context(open_paperclip(settings))
+        paperclip = await stack.enter_async_context(open_paperclip(settings))
         yield Tools(
-            feed,
             paperclip,
             hindsight,
             publisher,
-            Copies(feed, _silent, enabled=True, issues=settings.rules().needs_user, now=time.time),
+            Copies(paperclip, _silent, enabled=True, issues=settings.rules().needs_user, now=time.time),
             Outbox(publisher.publish, _silent, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments),
         )
 
@@ -172,4 +169,4 @@ def _silent(_: RelaySignal) -> None:
     """Commands say themselves what they do."""
 
 
-echo: Callable[[str], None] = print
+say: Callable[[str], None] = print

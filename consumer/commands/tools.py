@@ -28,18 +28,18 @@ from consumer.http.rest_client import Rest
 from consumer.kafka.options import reader
 from consumer.observability.health import Health
 from consumer.observability.logs import configure_logging
-from consumer.observability.tool_metrics import ToolCalls
+from consumer.observability.tool_metrics import ToolMetrics
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallMap, RecallReader
 from consumer.settings.model import Settings
 from consumer.settings.types import LogFormat, LogLevel
 from consumer.settings.validation import label
-from consumer.tools.authenticator import Callers
+from consumer.tools.authenticator import Authenticator
 from consumer.tools.credentials import Agent
-from consumer.tools.dispatcher import Desk
+from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.registration import Connect, Wanted
 from consumer.tools.server import listening, serving, tools_app
-from consumer.tools.service import Memories
+from consumer.tools.service import MemoryService
 
 RECALLS_AGE = 48 * 3600.0
 """Seconds: what the recalls topic keeps."""
@@ -80,10 +80,10 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
         hindsight, paperclip = await stack.enter_async_context(opened)
         recalls = RecallMap(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
         known = RecallReader(partial(reader, settings, settings.topic_recalls), recalls, process.warn)
-        memories = Memories(settings.rules(), hindsight, known.get, partial(_lookups, paperclip))
+        memories = MemoryService(settings.rules(), hindsight, known.get, partial(_lookups, paperclip))
         as_caller = None if paperclip is None else paperclip.under
-        callers = Callers(secret(settings.tools_shared_secret), as_caller, settings.tools_identity_ttl)
-        desk = Desk(memories, callers, ToolCalls(process.registry).observe, process.warn)
+        authenticator = Authenticator(secret(settings.tools_shared_secret), as_caller, settings.tools_identity_ttl)
+        desk = ToolDispatcher(memories, authenticator, ToolMetrics(process.registry).observe, process.warn)
         app = tools_app(desk, version=VERSION, allowed_hosts=settings.tools_allowed_hosts)
         following = asyncio.create_task(known.run(), name="recalls")
         stack.push_async_callback(_cancel, following)

@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from consumer.tools.results import ToolOutcome
-from tests.unit.tools.office import (
+from tests.support.tools_fixture import (
     ADA,
     ADAS_RUN,
     BEN,
@@ -27,7 +27,7 @@ from tests.unit.tools.office import (
     OTHER_COMPANY,
     SECRET,
     SERVED,
-    Office,
+    ToolsFixture,
     call,
     said,
 )
@@ -131,14 +131,14 @@ FORGED_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def office() -> Office:
-    office = Office()
+def tools() -> ToolsFixture:
+    tools = ToolsFixture()
     for run in (ADAS_RUN, BENS_RUN, EVES_RUN):
-        office.recalled(run)
-    return office
+        tools.recalled(run)
+    return tools
 
 
-def refused(office: Office, replies: list[httpx.Response]) -> None:
+def refused(tools: ToolsFixture, replies: list[httpx.Response]) -> None:
     """None holds memory, each says why in words, each is counted, and Hindsight was asked nothing."""
     for reply in replies:
         if reply.status_code == 200:
@@ -152,16 +152,16 @@ def refused(office: Office, replies: list[httpx.Response]) -> None:
         assert SERVED not in reply.text
         for secret in (*KEY.values(), SECRET):
             assert secret not in reply.text
-    assert office.hindsight.calls == []
-    outcomes = {outcome for (_, outcome), count in office.counted.items() if count}
+    assert tools.hindsight.calls == []
+    outcomes = {outcome for (_, outcome), count in tools.counted.items() if count}
     assert outcomes == {ToolOutcome.DENIED}
-    assert sum(office.counted.values()) == len(replies)
+    assert sum(tools.counted.values()) == len(replies)
 
 
 @pytest.mark.parametrize("headers", FORGED_HEADERS.values(), ids=FORGED_HEADERS)
-async def test_forged_headers(office: Office, headers: Headers) -> None:
+async def test_forged_headers(tools: ToolsFixture, headers: Headers) -> None:
     on_mcp = [*headers, *MCP_HEADERS.items()]
-    async with office.open() as client:
+    async with tools.open() as client:
         replies = [
             await client.post("/mcp", json=call("hindsight_recall", query="release train"), headers=on_mcp),
             await client.post("/mcp", json=call("hindsight_retain", content="poison"), headers=on_mcp),
@@ -169,14 +169,14 @@ async def test_forged_headers(office: Office, headers: Headers) -> None:
             await client.post("/v1/tools/retain", json={"content": "poison"}, headers=headers),
             await client.get(f"/v1/runs/{BENS_RUN}/memories", headers=headers),
         ]
-    refused(office, replies)
+    refused(tools, replies)
 
 
 @pytest.mark.parametrize("arguments", FORGED_ARGUMENTS.values(), ids=FORGED_ARGUMENTS)
-async def test_nobody_can_be_named_in_arguments(office: Office, arguments: dict[str, Any]) -> None:
+async def test_nobody_can_be_named_in_arguments(tools: ToolsFixture, arguments: dict[str, Any]) -> None:
     on_mcp = [ADA_S, *MCP_HEADERS.items()]
     texts = {name: value for name, value in arguments.items() if isinstance(value, str)}
-    async with office.open() as client:
+    async with tools.open() as client:
         replies = [
             await client.post("/mcp", json=call("hindsight_recall", query="train", **arguments), headers=on_mcp),
             await client.post("/mcp", json=call("hindsight_retain", content="poison", **arguments), headers=on_mcp),
@@ -188,18 +188,18 @@ async def test_nobody_can_be_named_in_arguments(office: Office, arguments: dict[
                 await client.post("/v1/tools/recall", params=texts, json={"query": "train"}, headers=[ADA_S]),
                 await client.get(f"/v1/runs/{ADAS_RUN}/memories", params=texts, headers=[ADA_S]),
             ]
-    refused(office, replies)
+    refused(tools, replies)
 
 
 @pytest.mark.parametrize("run", [BENS_RUN, EVES_RUN, "b0000000-0000-4000-8000-0000000000ff"])
-async def test_another_run_in_the_path(office: Office, run: str) -> None:
-    async with office.open() as client:
-        refused(office, [await client.get(f"/v1/runs/{run}/memories", headers=[ADA_S])])
+async def test_another_run_in_the_path(tools: ToolsFixture, run: str) -> None:
+    async with tools.open() as client:
+        refused(tools, [await client.get(f"/v1/runs/{run}/memories", headers=[ADA_S])])
 
 
-async def test_what_is_honest_is_served(office: Office) -> None:
-    """The same office, so that the refusals above mean something."""
-    async with office.open() as client:
+async def test_what_is_honest_is_served(tools: ToolsFixture) -> None:
+    """The same tools, so that the refusals above mean something."""
+    async with tools.open() as client:
         honest: list[Headers] = [
             [ADA_S, ("X-Paperclip-Run-Id", ADAS_RUN)],
             [ADA_S, ("x-paperclip-run-id", ADAS_RUN.upper()), ("X-Paperclip-Agent-Id", ADA)],

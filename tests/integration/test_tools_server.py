@@ -12,18 +12,18 @@ from mcp.client.streamable_http import streamable_http_client
 
 from consumer.errors import SettingsError, Transient, Upstream
 from consumer.memory.policy import Rules
-from consumer.tools import dispatcher as desk_module
+from consumer.tools import dispatcher as dispatcher_module
 from consumer.tools.middleware import MAX_BODY
 from consumer.tools.results import MAX_BYTES, Tool, ToolOutcome
 from consumer.tools.server import listening
-from tests.unit.tools.office import (
+from tests.support.tools_fixture import (
     ADA,
     ADAS_RUN,
     BEN,
     KEY,
     MCP_HEADERS,
     SERVED,
-    Office,
+    ToolsFixture,
     bank,
     bearer,
     call,
@@ -48,17 +48,17 @@ def _dumps(body: object) -> str:
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def tools() -> ToolsFixture:
+    return ToolsFixture()
 
 
 # MCP
 
 
-async def test_the_official_client_with_initialize(office: Office) -> None:
-    office.recalled()
+async def test_the_official_client_with_initialize(tools: ToolsFixture) -> None:
+    tools.recalled()
     async with (
-        office.open() as client,
+        tools.open() as client,
         httpx2.AsyncClient(headers=bearer(ADA, ADAS_RUN)) as http,
         streamable_http_client(f"{client.base_url}/mcp", http_client=http) as (read, write),
         ClientSession(read, write) as session,
@@ -76,12 +76,12 @@ async def test_the_official_client_with_initialize(office: Office) -> None:
         ]
         saved = await session.call_tool("hindsight_retain", {"content": "We ship on Tuesdays."})
         assert [getattr(content, "text", "") for content in saved.content] == ["Memory saved."]
-    assert office.counted == {(Tool.RECALL, ToolOutcome.CACHED): 1, (Tool.RETAIN, ToolOutcome.LIVE): 1}
+    assert tools.counted == {(Tool.RECALL, ToolOutcome.CACHED): 1, (Tool.RETAIN, ToolOutcome.LIVE): 1}
 
 
-async def test_bare_calls_without_initialize(office: Office) -> None:
-    office.recalled()
-    async with office.open() as client:
+async def test_bare_calls_without_initialize(tools: ToolsFixture) -> None:
+    tools.recalled()
+    async with tools.open() as client:
         listed = await client.post("/mcp", json=LIST, headers=MCP_HEADERS | gateway(None))
         assert listed.status_code == 200
         assert listed.headers["content-type"].startswith("application/json")
@@ -94,13 +94,13 @@ async def test_bare_calls_without_initialize(office: Office) -> None:
         assert said(reply) == (f"<paperclip-memory>\n- {SERVED}\n</paperclip-memory>", False)
         reply = await client.post("/mcp", json=call("hindsight_retain", content="On Tuesdays."), headers=headers)
         assert said(reply) == ("Memory saved.", False)
-    stored_in, memory, _ = office.hindsight.called("retain")[0]
+    stored_in, memory, _ = tools.hindsight.called("retain")[0]
     assert (stored_in, memory.metadata["runId"]) == (bank(ADA), ADAS_RUN)
 
 
-async def test_failures_are_text_never_a_status_and_never_a_protocol_error(office: Office) -> None:
-    office.hindsight.fail("recall", Transient("down", upstream=Upstream.HINDSIGHT))
-    office.rules = Rules(enabled_agents=frozenset({ADA}))
+async def test_failures_are_text_never_a_status_and_never_a_protocol_error(tools: ToolsFixture) -> None:
+    tools.hindsight.fail("recall", Transient("down", upstream=Upstream.HINDSIGHT))
+    tools.rules = Rules(enabled_agents=frozenset({ADA}))
     calls = [
         (call("hindsight_recall", query="x"), gateway(), "Hindsight is not available"),
         (call("hindsight_recall"), gateway(), "'query' is missing"),
@@ -115,34 +115,34 @@ async def test_failures_are_text_never_a_status_and_never_a_protocol_error(offic
         (call("hindsight_recall", query="x"), gateway(BEN), "not enabled for you"),
         (call("hindsight_recall", query="x"), gateway(None), "must forward company_id"),
     ]
-    async with office.open() as client:
+    async with tools.open() as client:
         for body, headers, words in calls:
             reply = await client.post("/mcp", content=_dumps(body), headers=MCP_HEADERS | headers)
             assert reply.status_code == 200, words
             text, is_error = said(reply)
             assert words in text
             assert is_error
-    assert sum(office.counted.values()) == len(calls)
+    assert sum(tools.counted.values()) == len(calls)
 
 
-async def test_while_paperclip_is_down_tools_are_listed_and_calls_say_why(office: Office) -> None:
-    office.paperclip.down = True
-    async with office.open() as client:
+async def test_while_paperclip_is_down_tools_are_listed_and_calls_say_why(tools: ToolsFixture) -> None:
+    tools.paperclip.down = True
+    async with tools.open() as client:
         assert (await client.post("/mcp", json=LIST, headers=MCP_HEADERS | bearer(ADA))).status_code == 200
         reply = await client.post("/mcp", json=call("hindsight_recall", query="x"), headers=MCP_HEADERS | bearer(ADA))
         assert said(reply)[0].startswith("Who you are could not be checked")
 
 
-async def test_a_hindsight_that_hangs_is_an_answer_in_time(office: Office, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk_module, "BUDGET", 0.1)
+async def test_a_hindsight_that_hangs_is_an_answer_in_time(tools: ToolsFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dispatcher_module, "BUDGET", 0.1)
     hang = asyncio.Event()
 
     async def recall(*_: object) -> list[str]:
         await hang.wait()
         raise AssertionError
 
-    monkeypatch.setattr(office.hindsight, "recall", recall)
-    async with office.open() as client:
+    monkeypatch.setattr(tools.hindsight, "recall", recall)
+    async with tools.open() as client:
         body = call("hindsight_recall", query="x")
         reply = await client.post("/mcp", json=body, headers=MCP_HEADERS | gateway())
         assert said(reply) == ("Memory was not searched: there was no answer in time. Try again in 5 s.", True)
@@ -151,12 +151,12 @@ async def test_a_hindsight_that_hangs_is_an_answer_in_time(office: Office, monke
 
 
 def test_the_budget_keeps_within_the_gateways_patience() -> None:
-    assert desk_module.BUDGET < 8
+    assert dispatcher_module.BUDGET < 8
 
 
-async def test_a_huge_answer_stays_under_what_the_gateway_takes(office: Office) -> None:
-    office.recalled(texts=["\N{GRINNING FACE}<paperclip-memory>" * 1000] * 200)
-    async with office.open() as client:
+async def test_a_huge_answer_stays_under_what_the_gateway_takes(tools: ToolsFixture) -> None:
+    tools.recalled(texts=["\N{GRINNING FACE}<paperclip-memory>" * 1000] * 200)
+    async with tools.open() as client:
         body = call("hindsight_recall", query="x")
         reply = await client.post("/mcp", json=body, headers=MCP_HEADERS | gateway(ADA, ADAS_RUN))
         assert 500_000 < len(reply.content) <= MAX_BYTES
@@ -166,8 +166,8 @@ async def test_a_huge_answer_stays_under_what_the_gateway_takes(office: Office) 
 # REST
 
 
-async def test_the_twins(office: Office) -> None:
-    async with office.open() as client:
+async def test_the_twins(tools: ToolsFixture) -> None:
+    async with tools.open() as client:
         nothing = await client.post("/v1/tools/recall", json={"query": "trains"}, headers=bearer(ADA))
         assert nothing.json() == {"content": "No relevant memories found.", "outcome": "empty"}
         saved = await client.post("/v1/tools/retain", json={"content": SERVED}, headers=bearer(ADA, ADAS_RUN))
@@ -175,12 +175,12 @@ async def test_the_twins(office: Office) -> None:
         assert saved.json()["content"] == "Memory saved."
         again = await client.post("/v1/tools/retain", json={"content": SERVED}, headers=bearer(ADA, ADAS_RUN))
         assert again.json() == saved.json()
-        office.hindsight.digest()
-        assert list(office.hindsight.documents) == [saved.json()["documentId"]]
+        tools.hindsight.digest()
+        assert list(tools.hindsight.documents) == [saved.json()["documentId"]]
         live = await client.post("/v1/tools/recall", json={"query": "the train", "fresh": True}, headers=bearer(ADA))
         assert live.json()["outcome"] == "live"
         assert SERVED in live.json()["content"]
-        office.recalled()
+        tools.recalled()
         run = await client.get(f"/v1/runs/{ADAS_RUN}/memories", headers=bearer(ADA))
         assert run.json()["outcome"] == "cached"
         other = await client.post("/v1/tools/recall", json={"query": "the train"}, headers=bearer(BEN))
@@ -199,8 +199,8 @@ async def test_the_twins(office: Office) -> None:
         (b'{"query": "' + b"x" * MAX_BODY + b'"}', 413, "larger than"),
     ],
 )
-async def test_wrong_bodies_are_problems(office: Office, body: bytes, status: int, words: str) -> None:
-    async with office.open() as client:
+async def test_wrong_bodies_are_problems(tools: ToolsFixture, body: bytes, status: int, words: str) -> None:
+    async with tools.open() as client:
         reply = await client.post("/v1/tools/recall", content=body, headers=bearer(ADA))
     assert reply.status_code == status
     assert reply.headers["content-type"] == "application/problem+json"
@@ -208,23 +208,23 @@ async def test_wrong_bodies_are_problems(office: Office, body: bytes, status: in
     assert problem["status"] == status
     assert problem["title"]
     assert words in problem["detail"]
-    assert office.counted == {(Tool.RECALL, ToolOutcome.DENIED): 1}
+    assert tools.counted == {(Tool.RECALL, ToolOutcome.DENIED): 1}
 
 
-async def test_statuses_and_headers(office: Office) -> None:
-    async with office.open() as client:
+async def test_statuses_and_headers(tools: ToolsFixture) -> None:
+    async with tools.open() as client:
         nobody = await client.post("/v1/tools/recall", json={"query": "x"})
         assert (nobody.status_code, nobody.headers["www-authenticate"]) == (401, 'Bearer realm="paperclip-memory"')
         assert (await client.get("/v1/nothing", headers=bearer(ADA))).json()["status"] == 404
         wrong_method = await client.put("/v1/tools/recall", headers=bearer(ADA))
         assert (wrong_method.status_code, wrong_method.headers["content-type"]) == (405, "application/problem+json")
-        office.paperclip.down = True
+        tools.paperclip.down = True
         away = await client.post("/v1/tools/recall", json={"query": "x"}, headers=bearer(BEN))
         assert (away.status_code, away.headers["retry-after"]) == (503, "5")
 
 
-async def test_the_openapi_document_is_served_to_everybody_and_is_what_happens(office: Office) -> None:
-    async with office.open() as client:
+async def test_the_openapi_document_is_served_to_everybody_and_is_what_happens(tools: ToolsFixture) -> None:
+    async with tools.open() as client:
         reply = await client.get("/openapi.json")
         assert reply.status_code == 200
         document = reply.json()
@@ -258,14 +258,14 @@ async def test_the_openapi_document_is_served_to_everybody_and_is_what_happens(o
         (["127.0.0.1"], {"Origin": "http://127.0.0.1:3100"}, 200),
     ],
 )
-async def test_hosts(office: Office, allowed: list[str], headers: dict[str, str], status: int) -> None:
-    async with office.open(allowed) as client:
+async def test_hosts(tools: ToolsFixture, allowed: list[str], headers: dict[str, str], status: int) -> None:
+    async with tools.open(allowed) as client:
         for reply in (
             await client.post("/mcp", json=LIST, headers=MCP_HEADERS | gateway() | headers),
             await client.post("/v1/tools/recall", json={"query": "x"}, headers=bearer(ADA) | headers),
         ):
             assert reply.status_code == status
-    assert office.counted[Tool.OTHER, ToolOutcome.DENIED] == (2 if status == 421 else 0)
+    assert tools.counted[Tool.OTHER, ToolOutcome.DENIED] == (2 if status == 421 else 0)
 
 
 def test_a_port_that_is_taken_is_a_settings_error() -> None:
@@ -277,10 +277,10 @@ def test_a_port_that_is_taken_is_a_settings_error() -> None:
         pass
 
 
-async def test_keys_and_memories_stand_in_no_log(office: Office, caplog: pytest.LogCaptureFixture) -> None:
+async def test_keys_and_memories_stand_in_no_log(tools: ToolsFixture, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    office.recalled()
-    async with office.open() as client:
+    tools.recalled()
+    async with tools.open() as client:
         headers = MCP_HEADERS | bearer(ADA, ADAS_RUN)
         await client.post("/mcp", json=call("hindsight_recall", query="hunter2"), headers=headers)
         await client.post("/mcp", content=b"{hunter2", headers=headers)

@@ -10,7 +10,7 @@ from consumer.observability.lane_gauges import LaneGauges
 from consumer.observability.metrics import METRICS, Result
 from consumer.observability.prometheus import Metrics, result_of
 from consumer.observability.relay_gauges import RelayGauges, count_published
-from consumer.observability.tool_metrics import ToolCalls
+from consumer.observability.tool_metrics import ToolMetrics
 from consumer.relay.signals import Source
 from consumer.stream.signals import (
     BreakerMoved,
@@ -56,7 +56,7 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str
 
 def test_every_counter_stands_at_zero_from_the_start(registry: CollectorRegistry, metrics: Metrics) -> None:
     registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0})]))
-    ToolCalls(registry)
+    ToolMetrics(registry)
     count_published(registry, ["t"])
     registry.register(RelayGauges({Source.RUNS: "t"}, lambda _: 0.0, list))
     registry.register(ExporterGauges(seen_kafka, seen_hindsight, 60.0, lambda: NOW))

@@ -12,7 +12,7 @@ from consumer.hindsight.client import HindsightOperation
 from consumer.http.transport import Reply, Request
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
-from consumer.observability.tool_metrics import ToolCalls
+from consumer.observability.tool_metrics import ToolMetrics
 from consumer.settings.model import Settings
 from consumer.stream.records import Partition
 from consumer.stream.signals import Ending
@@ -33,7 +33,7 @@ async def test_ten_thousand_banks_and_runs_make_no_series() -> None:
     registry = process.registry
     states = [lane(assigned={"t": 1}, paused={"t": 0})]
     registry.register(LaneGauges(lambda: states))
-    calls = ToolCalls(registry)
+    calls = ToolMetrics(registry)
     kafka, hindsight = seen_kafka(), seen_hindsight()
     registry.register(ExporterGauges(lambda: kafka, lambda: hindsight, 60.0, lambda: NOW))
     before = series(registry)

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from consumer.tools.arguments import MAX_CONTENT, MAX_QUERY, RecallArguments, RetainArguments, read
-from consumer.tools.credentials import Refused
+from consumer.tools.credentials import ToolError
 
 
 def test_what_fits() -> None:
-    assert read(RecallArguments, {"query": "x"}) == RecallArguments(query="x", fresh=False)
-    assert read(RecallArguments, {"query": "x" * MAX_QUERY, "fresh": True}).fresh
-    assert read(RetainArguments, {"content": "half an emoji \ud83d\0"}).content == "half an emoji "
+    assert parse_arguments(RecallArguments, {"query": "x"}) == RecallArguments(query="x", fresh=False)
+    assert parse_arguments(RecallArguments, {"query": "x" * MAX_QUERY, "fresh": True}).fresh
+    assert parse_arguments(RetainArguments, {"content": "half an emoji \ud83d\0"}).content == "half an emoji "
 
 
 @pytest.mark.parametrize(
@@ -31,15 +31,15 @@ def test_what_fits() -> None:
     ],
 )
 def test_what_does_not_fit(given: dict[str, Any] | None, words: str) -> None:
-    with pytest.raises(Refused, match=words) as refusal:
-        read(RecallArguments, given)
+    with pytest.raises(ToolError, match=words) as refusal:
+        parse_arguments(RecallArguments, given)
     assert refusal.value.status == 400
 
 
 def test_values_are_never_quoted() -> None:
-    with pytest.raises(Refused) as refusal:
-        read(RetainArguments, {"content": "hunter2" * MAX_CONTENT, "key": "hunter2"})
-    assert "hunter2" not in refusal.value.words
+    with pytest.raises(ToolError) as refusal:
+        parse_arguments(RetainArguments, {"content": "hunter2" * MAX_CONTENT, "key": "hunter2"})
+    assert "hunter2" not in refusal.value.message
 
 
 @pytest.mark.parametrize("model", [RecallArguments, RetainArguments])

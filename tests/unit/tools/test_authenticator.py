@@ -6,9 +6,9 @@ import pytest
 
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.http.transport import Reply
-from consumer.tools.authenticator import LIMIT, Callers, _Remembered
-from consumer.tools.credentials import Agent, Claims, Refused
-from tests.unit.tools.office import ADA, BEN, COMPANY, KEY, SECRET, Paperclip
+from consumer.tools.authenticator import CACHE_SIZE, Authenticator, _Remembered
+from consumer.tools.credentials import Agent, Claims, ToolError
+from tests.support.tools_fixture import ADA, BEN, COMPANY, KEY, SECRET, FakePaperclip
 
 
 class Clock:
@@ -20,7 +20,7 @@ class Clock:
 
 @pytest.fixture
 def paperclip() -> Paperclip:
-    return Paperclip()
+    return FakePaperclip()
 
 
 @pytest.fixture
@@ -29,43 +29,43 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def callers(paperclip: Paperclip, clock: Clock) -> Callers:
-    return Callers(SECRET, paperclip.client.under, 30.0, clock)
+def authenticator(paperclip: FakePaperclip, clock: Clock) -> Authenticator:
+    return Authenticator(SECRET, paperclip.client.under, 30.0, clock)
 
 
 async def test_a_key_is_asked_about_once_and_again_after_a_while(
-    callers: Callers, paperclip: Paperclip, clock: Clock
+    authenticator: Authenticator, paperclip: FakePaperclip, clock: Clock
 ) -> None:
     for _ in range(3):
-        assert await callers.identify(Claims(KEY[ADA])) == Agent(COMPANY, ADA, bearer=KEY[ADA])
+        assert await authenticator.authenticate(Claims(KEY[ADA])) == Agent(COMPANY, ADA, bearer=KEY[ADA])
     assert paperclip.asked == [(KEY[ADA], "/api/agents/me")]
     del paperclip.owners[KEY[ADA]]
     clock.now = 29.9
-    assert (await callers.identify(Claims(KEY[ADA]))).agent == ADA
+    assert (await authenticator.authenticate(Claims(KEY[ADA]))).agent == ADA
     clock.now = 30.1
-    with pytest.raises(Refused, match="does not know your key"):
-        await callers.identify(Claims(KEY[ADA]))
+    with pytest.raises(ToolError, match="does not know your key"):
+        await authenticator.authenticate(Claims(KEY[ADA]))
 
 
-async def test_a_refusal_is_kept_as_long(callers: Callers, paperclip: Paperclip, clock: Clock) -> None:
+async def test_a_refusal_is_kept_as_long(authenticator: Authenticator, paperclip: FakePaperclip, clock: Clock) -> None:
     for _ in range(3):
-        with pytest.raises(Refused, match="does not know your key"):
-            await callers.identify(Claims("expired"))
+        with pytest.raises(ToolError, match="does not know your key"):
+            await authenticator.authenticate(Claims("expired"))
     assert len(paperclip.asked) == 1
     paperclip.owners["expired"] = (COMPANY, BEN)
     clock.now = 30.1
-    assert (await callers.identify(Claims("expired"))).agent == BEN
+    assert (await authenticator.authenticate(Claims("expired"))).agent == BEN
 
 
-async def test_many_calls_at_once_ask_once(callers: Callers, paperclip: Paperclip) -> None:
-    found = await asyncio.gather(*(callers.identify(Claims(KEY[ADA])) for _ in range(50)))
+async def test_many_calls_at_once_ask_once(authenticator: Authenticator, paperclip: FakePaperclip) -> None:
+    found = await asyncio.gather(*(authenticator.authenticate(Claims(KEY[ADA])) for _ in range(50)))
     assert {each.agent for each in found} == {ADA}
     assert len(paperclip.asked) == 1
 
 
-async def test_a_caller_that_gives_up_takes_no_other_with_it(callers: Callers, paperclip: Paperclip) -> None:
+async def test_a_caller_that_gives_up_takes_no_other_with_it(authenticator: Authenticator, paperclip: FakePaperclip) -> None:
     paperclip.hangs = True
-    first, second = (asyncio.create_task(callers.identify(Claims(KEY[ADA]))) for _ in range(2))
+    first, second = (asyncio.create_task(authenticator.authenticate(Claims(KEY[ADA]))) for _ in range(2))
     await asyncio.wait([first, second], timeout=0.05)
     assert len(paperclip.asked) == 1
     first.cancel()
@@ -75,15 +75,15 @@ async def test_a_caller_that_gives_up_takes_no_other_with_it(callers: Callers, p
 
 
 async def test_while_paperclip_is_down_nobody_is_refused_and_nothing_is_kept(
-    callers: Callers, paperclip: Paperclip
+    authenticator: Authenticator, paperclip: FakePaperclip
 ) -> None:
     paperclip.down = True
     for _ in range(2):
         with pytest.raises(UpstreamDown):
-            await callers.identify(Claims(KEY[ADA]))
+            await authenticator.authenticate(Claims(KEY[ADA]))
     assert len(paperclip.asked) == 2
     paperclip.down = False
-    assert (await callers.identify(Claims(KEY[ADA]))).agent == ADA
+    assert (await authenticator.authenticate(Claims(KEY[ADA]))).agent == ADA
 
 
 @pytest.mark.parametrize(
@@ -104,37 +104,37 @@ async def test_while_paperclip_is_down_nobody_is_refused_and_nothing_is_kept(
     ],
 )
 async def test_what_each_answer_of_paperclip_means(
-    paperclip: Paperclip, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, refused: bool
+    paperclip: FakePaperclip, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, refused: bool
 ) -> None:
     monkeypatch.setattr(paperclip, "_answer", lambda *_: Reply(status, {}, body))
-    callers = Callers(None, paperclip.client.under, 30.0)
-    with pytest.raises(Refused if refused else HandlingError):
-        await callers.identify(Claims(KEY[ADA]))
+    authenticator = Authenticator(None, paperclip.client.under, 30.0)
+    with pytest.raises(ToolError if refused else HandlingError):
+        await authenticator.authenticate(Claims(KEY[ADA]))
 
 
-async def test_the_gateway_is_not_asked_about(callers: Callers, paperclip: Paperclip) -> None:
-    assert callers.is_gateway(Claims(SECRET))
-    assert await callers.identify(Claims(SECRET, COMPANY, ADA)) == Agent(COMPANY, ADA)
+async def test_the_gateway_is_not_asked_about(authenticator: Authenticator, paperclip: FakePaperclip) -> None:
+    assert authenticator.is_gateway(Claims(SECRET))
+    assert await authenticator.authenticate(Claims(SECRET, COMPANY, ADA)) == Agent(COMPANY, ADA)
     assert paperclip.asked == []
 
 
 async def test_without_a_paperclip_api_only_the_gateway_is_believed() -> None:
-    callers = Callers(SECRET, None, 30.0)
-    assert (await callers.identify(Claims(SECRET, COMPANY, ADA))).agent == ADA
-    with pytest.raises(Refused, match="knows no Paperclip"):
-        await callers.identify(Claims(KEY[ADA], COMPANY, ADA))
+    authenticator = Authenticator(SECRET, None, 30.0)
+    assert (await authenticator.authenticate(Claims(SECRET, COMPANY, ADA))).agent == ADA
+    with pytest.raises(ToolError, match="knows no Paperclip"):
+        await authenticator.authenticate(Claims(KEY[ADA], COMPANY, ADA))
 
 
 async def test_a_flood_of_wrong_keys_is_bounded_and_pushes_no_good_one_out(
-    callers: Callers, paperclip: Paperclip
+    authenticator: Authenticator, paperclip: FakePaperclip
 ) -> None:
-    await callers.identify(Claims(KEY[ADA]))
-    for number in range(LIMIT + 50):
-        with pytest.raises(Refused):
-            await callers.identify(Claims(f"guess-{number}"))
-    assert len(callers._refused._values) == LIMIT
+    await authenticator.authenticate(Claims(KEY[ADA]))
+    for number in range(CACHE_SIZE + 50):
+        with pytest.raises(ToolError):
+            await authenticator.authenticate(Claims(f"guess-{number}"))
+    assert len(authenticator._refused._values) == LIMIT
     asked = len(paperclip.asked)
-    await callers.identify(Claims(KEY[ADA]))
+    await authenticator.authenticate(Claims(KEY[ADA]))
     assert len(paperclip.asked) == asked
 
 

@@ -4,15 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.tools.credentials import Agent, Claims, Refused, claims_of, in_run, is_secret, own, spoken_for
-from tests.unit.tools.office import ADA, ADAS_RUN, BEN, BENS_RUN, COMPANY, ISSUE, OTHER_COMPANY
+from consumer.tools.credentials import Agent, Claims, ToolError, read_claims, with_run, matches_secret, agent_from_key, agent_from_gateway
+from tests.support.tools_fixture import ADA, ADAS_RUN, BEN, BENS_RUN, COMPANY, ISSUE, OTHER_COMPANY
 
 Header = tuple[bytes, bytes]
 KEY = (b"authorization", b"Bearer some-key")
 
 
 def claims(*headers: Header) -> Claims:
-    return claims_of([KEY, *headers])
+    return read_claims([KEY, *headers])
 
 
 def test_all_claims() -> None:
@@ -31,7 +31,7 @@ def test_an_empty_header_is_none() -> None:
 
 @pytest.mark.parametrize("value", [b"Bearer k", b"bearer k", b"BEARER  k", b" Bearer k "])
 def test_how_a_bearer_may_be_written(value: bytes) -> None:
-    assert claims_of([(b"authorization", value)]).bearer == "k"
+    assert read_claims([(b"authorization", value)]).bearer == "k"
 
 
 @pytest.mark.parametrize(
@@ -39,8 +39,8 @@ def test_how_a_bearer_may_be_written(value: bytes) -> None:
     [b"", b"Bearer", b"Bearer ", b"k", b"Basic dTpw", b"Bearer a b", b"Bearer k\xe4y", b"Bearer " + b"x" * 8193],
 )
 def test_what_is_no_bearer(value: bytes) -> None:
-    with pytest.raises(Refused, match="not proven") as refusal:
-        claims_of([(b"authorization", value)])
+    with pytest.raises(ToolError, match="not proven") as refusal:
+        read_claims([(b"authorization", value)])
     assert refusal.value.status == 401
 
 
@@ -60,7 +60,7 @@ def test_what_is_no_bearer(value: bytes) -> None:
     ],
 )
 def test_tricks_with_headers(headers: list[Header]) -> None:
-    with pytest.raises(Refused) as refusal:
+    with pytest.raises(ToolError) as refusal:
         claims(*headers)
     assert refusal.value.status == 401
 
@@ -68,42 +68,42 @@ def test_tricks_with_headers(headers: list[Header]) -> None:
 @given(st.lists(st.tuples(st.binary(max_size=30), st.binary(max_size=60)), max_size=6))
 def test_whatever_comes_is_read_or_refused(headers: list[Header]) -> None:
     try:
-        found = claims_of(headers)
-    except Refused:
+        found = read_claims(headers)
+    except ToolError:
         return
     assert found.bearer
 
 
 def test_the_secret() -> None:
-    assert is_secret("the-secret", "the-secret")
+    assert matches_secret("the-secret", "the-secret")
     for wrong in ("the-secre", "the-secret2", "THE-SECRET", ""):
-        assert not is_secret(wrong, "the-secret")
+        assert not matches_secret(wrong, "the-secret")
     for unset in (None, ""):
-        assert not is_secret("", unset)
+        assert not matches_secret("", unset)
 
 
 def test_the_gateway_must_name_the_agent() -> None:
-    assert spoken_for(Claims("s", COMPANY, ADA, ADAS_RUN, ISSUE)) == Agent(COMPANY, ADA, ADAS_RUN, ISSUE)
+    assert agent_from_gateway(Claims("s", COMPANY, ADA, ADAS_RUN, ISSUE)) == Agent(COMPANY, ADA, ADAS_RUN, ISSUE)
     for lacking in (Claims("s"), Claims("s", COMPANY), Claims("s", None, ADA, ADAS_RUN)):
-        with pytest.raises(Refused, match="did not say which agent"):
-            spoken_for(lacking)
+        with pytest.raises(ToolError, match="did not say which agent"):
+            agent_from_gateway(lacking)
 
 
 def test_a_key_names_its_agent_and_no_other() -> None:
     for agreeing in (Claims("k"), Claims("k", COMPANY, ADA), Claims("k", None, ADA)):
-        assert own(agreeing, company=COMPANY, agent=ADA) == Agent(COMPANY, ADA, bearer="k")
+        assert agent_from_key(agreeing, company=COMPANY, agent=ADA) == Agent(COMPANY, ADA, bearer="k")
     for other in (Claims("k", COMPANY, BEN), Claims("k", OTHER_COMPANY, ADA), Claims("k", OTHER_COMPANY)):
-        with pytest.raises(Refused, match="another agent or company"):
-            own(other, company=COMPANY, agent=ADA)
+        with pytest.raises(ToolError, match="another agent or company"):
+            agent_from_key(other, company=COMPANY, agent=ADA)
 
 
 def test_the_run_of_a_path() -> None:
-    assert in_run(Agent(COMPANY, ADA), ADAS_RUN.upper()).run == ADAS_RUN
-    assert in_run(Agent(COMPANY, ADA, ADAS_RUN), ADAS_RUN).run == ADAS_RUN
-    with pytest.raises(Refused, match="another run"):
-        in_run(Agent(COMPANY, ADA, ADAS_RUN), BENS_RUN)
-    with pytest.raises(Refused) as refusal:
-        in_run(Agent(COMPANY, ADA), "latest")
+    assert with_run(Agent(COMPANY, ADA), ADAS_RUN.upper()).run == ADAS_RUN
+    assert with_run(Agent(COMPANY, ADA, ADAS_RUN), ADAS_RUN).run == ADAS_RUN
+    with pytest.raises(ToolError, match="another run"):
+        with_run(Agent(COMPANY, ADA, ADAS_RUN), BENS_RUN)
+    with pytest.raises(ToolError) as refusal:
+        with_run(Agent(COMPANY, ADA), "latest")
     assert refusal.value.status == 404
 
 

@@ -9,7 +9,7 @@ from consumer.commands.tools import check_settings, connect, run_tools
 from consumer.errors import SettingsError
 from consumer.settings.model import Settings, load_settings
 from consumer.tools.server import listening
-from tests.unit.tools.office import COMPANY, SECRET
+from tests.support.tools_fixture import COMPANY, SECRET
 
 
 def settings(**fields: Any) -> Settings:

@@ -14,12 +14,12 @@ from consumer.http.transport import Reply, Request, Unreachable
 from consumer.memory.policy import Rules
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallMap
-from consumer.tools.authenticator import Callers
+from consumer.tools.authenticator import Authenticator
 from consumer.tools.credentials import Agent
-from consumer.tools.dispatcher import Desk
+from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.results import Tool, ToolOutcome
 from consumer.tools.server import listening, serving, tools_app
-from consumer.tools.service import Memories
+from consumer.tools.service import MemoryService
 from schemas.codec import encode
 from schemas.recalls import RecallRecord, RecallStatus
 from tests.support.fakes import NOW, FakeHindsight
@@ -81,7 +81,7 @@ class Paperclip:
 
 
 @dataclass
-class Office:
+class ToolsFixture:
     """Everything, and what happened.
 
     Attributes:
@@ -91,7 +91,7 @@ class Office:
     rules: Rules = field(default_factory=Rules)
     secret: str | None = SECRET
     hindsight: FakeHindsight = field(default_factory=FakeHindsight)
-    paperclip: Paperclip = field(default_factory=Paperclip)
+    paperclip: FakePaperclip = field(default_factory=Paperclip)
     recalls: RecallMap = field(
         default_factory=lambda: RecallMap(runs=100, size=10_000_000, max_age=3600, now=lambda: NOW)
     )
@@ -100,19 +100,19 @@ class Office:
     known: bool = True
 
     @property
-    def memories(self) -> Memories:
-        return Memories(
+    def memories(self) -> MemoryService:
+        return MemoryService(
             self.rules, self.hindsight, lambda run: self.recalls.get(run) if self.known else None, self._see
         )
 
     @property
-    def desk(self) -> Desk:
+    def dispatcher(self) -> ToolDispatcher:
         def observe(tool: Tool, outcome: ToolOutcome, seconds: float) -> None:
             assert seconds >= 0
             self.counted[tool, outcome] += 1
 
-        callers = Callers(self.secret, self.paperclip.client.under, 30.0)
-        return Desk(self.memories, callers, observe, lambda event, **_fields: self.warnings.append(event))
+        authenticator = Authenticator(self.secret, self.paperclip.client.under, 30.0)
+        return ToolDispatcher(self.memories, authenticator, observe, lambda event, **_fields: self.warnings.append(event))
 
     def _see(self, agent: Agent) -> PaperclipClient:
         return self.paperclip.client.under(agent.bearer) if agent.bearer else self.paperclip.client
@@ -138,7 +138,7 @@ class Office:
     @asynccontextmanager
     async def open(self, allowed_hosts: Sequence[str] = ("127.0.0.1",)) -> AsyncIterator[httpx.AsyncClient]:
         """Serve on a free port, and give a client of it."""
-        app = tools_app(self.desk, version="1.2.3", allowed_hosts=allowed_hosts)
+        app = tools_app(self.dispatcher, version="1.2.3", allowed_hosts=allowed_hosts)
         with listening("127.0.0.1", 0) as bound:
             async with serving(app, bound, grace=1):
                 url = f"http://127.0.0.1:{bound.getsockname()[1]}"

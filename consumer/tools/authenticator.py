@@ -9,7 +9,7 @@ from typing import Protocol
 from cachetools import TTLCache
 
 from consumer.errors import DownKind, Permanent, UpstreamDown
-from consumer.paperclip.client import Identity
+from consumer.paperclip.models import Identity
 from consumer.tools.credentials import Agent, Claims, ToolError, agent_from_gateway, agent_from_key, matches_secret
 
 CACHE_SIZE = 10_000

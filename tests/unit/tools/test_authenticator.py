@@ -30,7 +30,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def authenticator(paperclip: FakePaperclip, clock: Clock) -> Authenticator:
-    return Authenticator(SECRET, paperclip.client.under, 30.0, clock)
+    return Authenticator(SECRET, paperclip.client.with_key, 30.0, clock)
 
 
 async def test_a_key_is_asked_about_once_and_again_after_a_while(
@@ -107,7 +107,7 @@ async def test_what_each_answer_of_paperclip_means(
     paperclip: FakePaperclip, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, refused: bool
 ) -> None:
     monkeypatch.setattr(paperclip, "_answer", lambda *_: Reply(status, {}, body))
-    authenticator = Authenticator(None, paperclip.client.under, 30.0)
+    authenticator = Authenticator(None, paperclip.client.with_key, 30.0)
     with pytest.raises(ToolError if refused else HandlingError):
         await authenticator.authenticate(Claims(KEY[ADA]))
 

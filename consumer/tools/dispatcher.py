@@ -81,11 +81,14 @@ class ToolDispatcher:
         """Count a result and its duration."""
         self._observe(tool, result.outcome, asyncio.get_running_loop().time() - context.started)
 
+    def _check_enabled(self, agent: Agent) -> None:
+        if not self.service.rules.enabled(agent.agent):
+            raise ToolError("Memory is not enabled for you: your agent is not in enabled_agent_ids.", 403)
+
     async def _run(self, tool: Tool, context: CallContext, agent: Agent, function: ToolFunction) -> ToolResult:
         effect = NOT_SAVED if tool is Tool.RETAIN else NOT_SEARCHED
         try:
-            if not self.service.rules.enabled(agent.agent):
-                raise ToolError("Memory is not enabled for you: your agent is not in enabled_agent_ids.", 403)
+            self._check_enabled(agent)
             async with asyncio.timeout_at(context.started + BUDGET):
                 return await function(agent)
         except ToolError as error:

@@ -1,6 +1,6 @@
-"""The tools over MCP: streamable HTTP without sessions, JSON responses. Paperclip's gateway calls without `initialize`.
+"""The tools over MCP: streamable HTTP, no sessions, JSON responses. Paperclip's gateway calls without `initialize`.
 
-A caller whose credential is refused gets HTTP 401 (`consumer.tools.middleware`). Every later error is text in `content`.
+A caller whose credential is refused gets HTTP 401 (`consumer.tools.middleware`). Other errors are text in `content`.
 """
 
 from collections.abc import Awaitable, Callable

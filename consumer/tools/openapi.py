@@ -106,5 +106,6 @@ def _post(tool: Tool, summary: str, arguments: str) -> dict[str, Any]:
 def _responses(status: str, meaning: str) -> dict[str, Any]:
     result = {"application/json": {"schema": {"$ref": "#/components/schemas/Result"}}}
     problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    problems = {code: {"description": text, "content": problem} for code, text in (_PROBLEMS | {status: meaning}).items()}
+    meanings = _PROBLEMS | {status: meaning}
+    problems = {code: {"description": text, "content": problem} for code, text in meanings.items()}
     return {"200": {"description": "The result.", "content": result}, **problems}

@@ -1,7 +1,6 @@
-"""Forged calls, through the real server on a socket: none gets memory, each is refused in words, each is counted.
+"""Forged calls to the real server on a socket: none returns memory, each is refused with a message and counted.
 
-Every case is sent to each way to call. In all of them there is memory to be had: of Ada, of Ben beside her, and of Eve
-in another company.
+Every case is sent over MCP and REST. There are memories of Ada, of Ben in the same company, and of Eve in another.
 """
 
 import base64
@@ -29,7 +28,7 @@ from tests.support.tools_fixture import (
     SERVED,
     ToolsFixture,
     call,
-    said,
+    tool_text,
 )
 
 Headers = list[tuple[str, str]]
@@ -38,7 +37,7 @@ GATEWAYS = ("Authorization", f"Bearer {SECRET}")
 
 
 def jwt(**claims: Any) -> str:
-    """A run's token that somebody signed himself."""
+    """A run token signed with a guessed secret."""
 
     def part(value: object) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
@@ -134,15 +133,15 @@ FORGED_ARGUMENTS: dict[str, dict[str, Any]] = {
 def tools() -> ToolsFixture:
     tools = ToolsFixture()
     for run in (ADAS_RUN, BENS_RUN, EVES_RUN):
-        tools.recalled(run)
+        tools.record_recall(run)
     return tools
 
 
-def refused(tools: ToolsFixture, replies: list[httpx.Response]) -> None:
-    """None holds memory, each says why in words, each is counted, and Hindsight was asked nothing."""
+def assert_refused(tools: ToolsFixture, replies: list[httpx.Response]) -> None:
+    """No response contains memory, each explains why and is counted, and Hindsight got no request."""
     for reply in replies:
         if reply.status_code == 200:
-            words, is_error = said(reply)
+            words, is_error = tool_text(reply)
             assert is_error
         else:
             assert reply.status_code in (400, 401, 403)
@@ -159,7 +158,7 @@ def refused(tools: ToolsFixture, replies: list[httpx.Response]) -> None:
 
 
 @pytest.mark.parametrize("headers", FORGED_HEADERS.values(), ids=FORGED_HEADERS)
-async def test_forged_headers(tools: ToolsFixture, headers: Headers) -> None:
+async def test_forged_headers_are_refused_on_every_path(tools: ToolsFixture, headers: Headers) -> None:
     on_mcp = [*headers, *MCP_HEADERS.items()]
     async with tools.open() as client:
         replies = [
@@ -169,11 +168,11 @@ async def test_forged_headers(tools: ToolsFixture, headers: Headers) -> None:
             await client.post("/v1/tools/retain", json={"content": "poison"}, headers=headers),
             await client.get(f"/v1/runs/{BENS_RUN}/memories", headers=headers),
         ]
-    refused(tools, replies)
+    assert_refused(tools, replies)
 
 
 @pytest.mark.parametrize("arguments", FORGED_ARGUMENTS.values(), ids=FORGED_ARGUMENTS)
-async def test_nobody_can_be_named_in_arguments(tools: ToolsFixture, arguments: dict[str, Any]) -> None:
+async def test_arguments_that_name_another_owner_are_refused(tools: ToolsFixture, arguments: dict[str, Any]) -> None:
     on_mcp = [ADA_S, *MCP_HEADERS.items()]
     texts = {name: value for name, value in arguments.items() if isinstance(value, str)}
     async with tools.open() as client:
@@ -188,17 +187,17 @@ async def test_nobody_can_be_named_in_arguments(tools: ToolsFixture, arguments: 
                 await client.post("/v1/tools/recall", params=texts, json={"query": "train"}, headers=[ADA_S]),
                 await client.get(f"/v1/runs/{ADAS_RUN}/memories", params=texts, headers=[ADA_S]),
             ]
-    refused(tools, replies)
+    assert_refused(tools, replies)
 
 
 @pytest.mark.parametrize("run", [BENS_RUN, EVES_RUN, "b0000000-0000-4000-8000-0000000000ff"])
-async def test_another_run_in_the_path(tools: ToolsFixture, run: str) -> None:
+async def test_a_path_with_another_agents_run_is_refused(tools: ToolsFixture, run: str) -> None:
     async with tools.open() as client:
-        refused(tools, [await client.get(f"/v1/runs/{run}/memories", headers=[ADA_S])])
+        assert_refused(tools, [await client.get(f"/v1/runs/{run}/memories", headers=[ADA_S])])
 
 
-async def test_what_is_honest_is_served(tools: ToolsFixture) -> None:
-    """The same tools, so that the refusals above mean something."""
+async def test_honest_headers_are_served(tools: ToolsFixture) -> None:
+    """The same setup serves honest calls, so the refusals above are not vacuous."""
     async with tools.open() as client:
         honest: list[Headers] = [
             [ADA_S, ("X-Paperclip-Run-Id", ADAS_RUN)],
@@ -216,5 +215,5 @@ async def test_what_is_honest_is_served(tools: ToolsFixture) -> None:
             assert SERVED in reply.json()["content"]
 
 
-def test_there_are_enough() -> None:
+def test_there_are_at_least_40_forged_cases() -> None:
     assert len(FORGED_HEADERS) + len(FORGED_ARGUMENTS) >= 40

@@ -27,7 +27,7 @@ def series(registry: CollectorRegistry) -> int:
     return sum(not line.startswith(b"#") for line in generate_latest(registry).splitlines())
 
 
-async def test_ten_thousand_banks_and_runs_make_no_series() -> None:
+async def test_ten_thousand_banks_and_runs_add_no_series() -> None:
     settings = Settings(hindsight_api_url="http://localhost:8888")
     process = start_process(settings, ("recall", "retain"))
     registry = process.registry
@@ -62,7 +62,7 @@ async def test_ten_thousand_banks_and_runs_make_no_series() -> None:
     assert series(registry) == before
 
 
-def test_a_partition_more_is_the_one_thing_that_makes_a_series() -> None:
+def test_only_a_new_partition_adds_series() -> None:
     """The test above counts what a scrape gets."""
     seen = {"kafka": seen_kafka()}
     registry = CollectorRegistry()

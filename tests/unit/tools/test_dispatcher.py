@@ -1,4 +1,4 @@
-"""The dispatcher: who may, in time, counted, and whatever happens is an answer."""
+"""The dispatcher authenticates, times and counts every call, and never raises."""
 
 import asyncio
 
@@ -8,7 +8,7 @@ from consumer.memory.policy import Rules
 from consumer.tools import dispatcher as dispatcher_module
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import CallContext
-from consumer.tools.results import ToolResult, Tool, ToolOutcome
+from consumer.tools.results import Tool, ToolOutcome, ToolResult
 from tests.support.tools_fixture import ADA, ADAS_RUN, BEN, ToolsFixture, bearer, gateway
 
 OK = ToolResult("fine", ToolOutcome.LIVE)
@@ -22,7 +22,7 @@ async def fine(_: Agent) -> ToolResult:
     return OK
 
 
-async def test_an_agent_is_served_and_counted() -> None:
+async def test_an_authenticated_call_is_run_and_counted() -> None:
     tools = ToolsFixture()
     dispatcher = tools.dispatcher
     context = await dispatcher.authenticate(raw(bearer(ADA, ADAS_RUN)))
@@ -31,13 +31,13 @@ async def test_an_agent_is_served_and_counted() -> None:
     assert tools.counted == {(Tool.RECALL, ToolOutcome.LIVE): 1}
 
 
-async def test_only_enabled_agents() -> None:
+async def test_an_agent_that_is_not_enabled_gets_403() -> None:
     tools = ToolsFixture(rules=Rules(enabled_agents=frozenset({BEN})))
     dispatcher = tools.dispatcher
     for headers in (bearer(ADA), gateway(ADA)):
-        answer = await dispatcher.call(Tool.RETAIN, await dispatcher.authenticate(raw(headers)), fine)
-        assert (answer.status, answer.outcome) == (403, ToolOutcome.DENIED)
-        assert "enabled_agent_ids" in answer.text
+        result = await dispatcher.call(Tool.RETAIN, await dispatcher.authenticate(raw(headers)), fine)
+        assert (result.status, result.outcome) == (403, ToolOutcome.DENIED)
+        assert "enabled_agent_ids" in result.text
     assert await dispatcher.call(Tool.RETAIN, await dispatcher.authenticate(raw(bearer(BEN))), fine) is OK
 
 
@@ -51,28 +51,28 @@ async def test_only_enabled_agents() -> None:
         (bearer(ADA) | {"x-paperclip-run-id": "no-uuid"}, False, 401),
     ],
 )
-async def test_who_is_not_let_in(headers: dict[str, str], admitted: bool, status: int) -> None:
+async def test_an_unauthenticated_call_gets_401(headers: dict[str, str], admitted: bool, status: int) -> None:
     tools = ToolsFixture()
     dispatcher = tools.dispatcher
     context = await dispatcher.authenticate(raw(headers))
     assert context.admitted is admitted
-    answer = await dispatcher.call(Tool.RECALL, context, fine)
-    assert (answer.status, answer.outcome) == (status, ToolOutcome.DENIED)
+    result = await dispatcher.call(Tool.RECALL, context, fine)
+    assert (result.status, result.outcome) == (status, ToolOutcome.DENIED)
     assert tools.counted == {(Tool.RECALL, ToolOutcome.DENIED): 1}
 
 
-async def test_paperclip_down_is_503_and_admitted() -> None:
+async def test_while_paperclip_is_down_a_call_is_admitted_and_gets_503() -> None:
     tools = ToolsFixture()
     tools.paperclip.down = True
     dispatcher = tools.dispatcher
     context = await dispatcher.authenticate(raw(bearer(ADA)))
-    answer = await dispatcher.call(Tool.RECALL, context, fine)
-    assert (context.admitted, answer.status, answer.retry_after) == (True, 503, 5)
-    assert answer.text.startswith("Who you are could not be checked: FakePaperclip is not available now.")
+    result = await dispatcher.call(Tool.RECALL, context, fine)
+    assert (context.admitted, result.status, result.retry_after) == (True, 503, 5)
+    assert result.text.startswith("Your identity could not be checked: Paperclip is not available.")
     assert tools.counted == {(Tool.RECALL, ToolOutcome.FAILED): 1}
 
 
-async def test_time_is_shared_by_the_proof_and_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_authentication_and_call_share_one_time_budget(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dispatcher_module, "BUDGET", 0.05)
     tools = ToolsFixture()
     tools.paperclip.hangs = True
@@ -85,27 +85,27 @@ async def test_time_is_shared_by_the_proof_and_the_work(monkeypatch: pytest.Monk
         await asyncio.Event().wait()
         raise AssertionError
 
-    for tool, words in ((Tool.RECALL, "not searched"), (Tool.RETAIN, "may be saved later all the same")):
+    for tool, message in ((Tool.RECALL, "not searched"), (Tool.RETAIN, "may still be saved")):
         context = await dispatcher.authenticate(raw(gateway()))
-        answer = await dispatcher.call(tool, context, for_ever)
-        assert (answer.status, answer.outcome) == (504, ToolOutcome.FAILED)
-        assert words in answer.text
+        result = await dispatcher.call(tool, context, for_ever)
+        assert (result.status, result.outcome) == (504, ToolOutcome.FAILED)
+        assert message in result.text
 
 
-async def test_a_fault_of_ours_is_an_answer_that_tells_nothing() -> None:
+async def test_an_unexpected_error_gets_500_without_details() -> None:
     tools = ToolsFixture()
     dispatcher = tools.dispatcher
 
     async def broken(_: Agent) -> ToolResult:
         raise KeyError("hunter2")
 
-    answer = await dispatcher.call(Tool.RECALL, await dispatcher.authenticate(raw(gateway())), broken)
-    assert (answer.status, answer.outcome) == (500, ToolOutcome.FAILED)
-    assert "hunter2" not in answer.text
-    assert tools.warnings == ["a tool call failed by a fault of ours"]
+    result = await dispatcher.call(Tool.RECALL, await dispatcher.authenticate(raw(gateway())), broken)
+    assert (result.status, result.outcome) == (500, ToolOutcome.FAILED)
+    assert "hunter2" not in result.text
+    assert tools.warnings == ["tool call failed unexpectedly"]
 
 
-async def test_an_abandoned_call_ends() -> None:
+async def test_a_cancelled_call_raises_cancelled() -> None:
     tools = ToolsFixture()
     dispatcher = tools.dispatcher
     context = CallContext(asyncio.get_running_loop().time(), Agent("c", ADA), admitted=True)

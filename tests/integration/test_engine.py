@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from consumer.kafka.options import reader
+from consumer.kafka.options import groupless_consumer
 from consumer.settings.model import Settings
 from consumer.settings.validation import variable
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Rebalanced, RebalanceKind
@@ -58,7 +58,7 @@ async def committed(of: Settings) -> dict[int, int]:
 
 async def records(of: Settings) -> dict[int, list[bytes]]:
     """The values of each partition."""
-    consumer = reader(of)
+    consumer = groupless_consumer(of)
     consumer.subscribe([of.topic_issue_comments])
     await consumer.start()
     try:

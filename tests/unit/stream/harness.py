@@ -16,7 +16,7 @@ from consumer.stream.lane import Lane
 from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.scheduler import LaneScheduler
-from consumer.upstream_success import answered
+from consumer.upstream_success import record_success
 from tests.unit.stream.fake_source import FakeSource
 from tests.unit.stream.samples import P0
 
@@ -124,7 +124,7 @@ class FakeJobs:
         step = steps.pop(0) if steps else self.always.get(record.key, Done())
         if isinstance(step, BaseException):
             raise step
-        answered(Upstream.HINDSIGHT)
+        record_success(Upstream.HINDSIGHT)
         return step
 
     @property

@@ -117,7 +117,7 @@ class JobExecutor:
     async def _process(self, item: WorkItem) -> bool:
         """True if the record succeeded."""
         if item.dead_letter_reason is None:
-            answered = upstream_success.collect()
+            answered = upstream_success.track()
             result: Result
             try:
                 job = self._make_job(item.record)

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from consumer.errors import HandlingError, UpstreamDown
-from consumer.http.transport import Reply
+from consumer.http.transport import Response
 from consumer.tools.authenticator import CACHE_SIZE, Authenticator
 from consumer.tools.credentials import Agent, Claims, ToolError
 from tests.support.tools_fixture import ADA, BEN, COMPANY, KEY, SECRET, FakePaperclip
@@ -112,7 +112,7 @@ async def test_while_paperclip_is_down_the_lookup_raises_and_is_not_cached(
 async def test_paperclips_response_refuses_the_key_or_raises(
     paperclip: FakePaperclip, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, refused: bool
 ) -> None:
-    monkeypatch.setattr(paperclip, "_answer", lambda *_: Reply(status, {}, body))
+    monkeypatch.setattr(paperclip, "_answer", lambda *_: Response(status, {}, body))
     authenticator = Authenticator(None, paperclip.client.with_key, 30.0)
     with pytest.raises(ToolError if refused else HandlingError):
         await authenticator.authenticate(Claims(KEY[ADA]))

@@ -22,36 +22,36 @@ from consumer.commands.runtime import (
 from consumer.errors import ExitCode, SettingsError
 from consumer.kafka.options import groupless_consumer
 from consumer.observability.health import Health
-from consumer.observability.tool_metrics import ToolCalls
+from consumer.observability.tool_metrics import ToolMetrics
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallMap, RecallReader
 from consumer.settings.model import Settings
 from consumer.settings.validation import label
-from consumer.tools.authenticator import Callers
+from consumer.tools.authenticator import Authenticator
 from consumer.tools.credentials import Agent
-from consumer.tools.dispatcher import Desk
+from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.server import listening, serving, tools_app
-from consumer.tools.service import Memories
+from consumer.tools.service import MemoryService
 
 RECALLS_AGE = 48 * 3600.0
-"""Seconds: the retention of the recalls topic."""
+"""Seconds: retention of the recalls topic."""
 RECALLS_SIZE = 128 * 1024 * 1024
-"""Bytes of recalled memories kept in memory, counted as they are on the topic."""
+"""Maximum bytes of cached recalls, as encoded in the topic."""
 
 
 def check_settings(settings: Settings) -> None:
-    """Raise `SettingsError` if no caller could be authenticated."""
+    """Raise `SettingsError` if no caller could authenticate."""
     if settings.paperclip_api_url is None and settings.tools_shared_secret is None:
-        problem = "is not set: the tools need it to check agents' keys, or tools_shared_secret for Paperclip's gateway"
+        problem = "is not set: the tools need it to verify agents' keys, or tools_shared_secret for Paperclip's gateway"
         raise SettingsError([f"{label('paperclip_api_url')} {problem}"])
 
 
 @asynccontextmanager
 async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
-    """Serve the tools until the block ends. Yields a task that ends earlier only after an error.
+    """Serve the tools until the block ends. Yields a task that ends earlier only on a failure.
 
     Raises:
-        SettingsError: the address cannot be bound, or no caller could be authenticated.
+        SettingsError: the address is not available, or no caller could authenticate.
     """
     settings = process.settings
     check_settings(settings)
@@ -60,17 +60,19 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
         opened = open_clients(settings, settings.tools_in_flight, process.metrics.measured)
         hindsight, paperclip = await stack.enter_async_context(opened)
         recalls = RecallMap(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
-        known = RecallReader(partial(groupless_consumer, settings, settings.topic_recalls), recalls, process.warn)
-        memories = Memories(settings.rules(), hindsight, known.get, partial(_lookups, paperclip))
-        as_caller = None if paperclip is None else paperclip.with_key
-        callers = Callers(reveal(settings.tools_shared_secret), as_caller, settings.tools_identity_ttl)
-        desk = Desk(memories, callers, ToolCalls(process.registry).observe, process.warn)
-        app = tools_app(desk, version=VERSION, allowed_hosts=settings.tools_allowed_hosts)
-        following = asyncio.create_task(known.run(), name="recalls")
+        recall_reader = RecallReader(
+            partial(groupless_consumer, settings, settings.topic_recalls), recalls, process.warn
+        )
+        service = MemoryService(settings.rules(), hindsight, recall_reader.get, partial(_paperclip_for, paperclip))
+        owner_lookup = None if paperclip is None else paperclip.with_key
+        authenticator = Authenticator(reveal(settings.tools_shared_secret), owner_lookup, settings.tools_identity_ttl)
+        dispatcher = ToolDispatcher(service, authenticator, ToolMetrics(process.registry).observe, process.warn)
+        app = tools_app(dispatcher, version=VERSION, allowed_hosts=settings.tools_allowed_hosts)
+        following = asyncio.create_task(recall_reader.run(), name="recalls")
         stack.push_async_callback(cancel, following)
         server = await stack.enter_async_context(serving(app, bound, settings.shutdown_timeout * 0.8))
         url = f"http://{settings.tools_host}:{bound.getsockname()[1]}"
-        structlog.get_logger().info("tools are served", mcp=f"{url}/mcp", rest=f"{url}/v1")
+        structlog.get_logger().info("serving tools", mcp=f"{url}/mcp", rest=f"{url}/v1")
         yield asyncio.create_task(_first(server, following), name="tools and recalls")
 
 
@@ -86,7 +88,7 @@ async def run_tools(settings: Settings, *, strict: bool) -> int:
 
     def ready() -> Health:
         ok = open_for_calls.is_set()
-        return Health(ok=ok, reason="accepts calls" if ok else "does not accept calls")
+        return Health(ok=ok, reason="serving calls" if ok else "not serving calls yet")
 
     with serve_observability(process, "tools_metrics_port", ready=[ready]), ExitStack() as ending:
         if not await probe_at_start(process) and strict:
@@ -107,6 +109,6 @@ async def _first(*tasks: "asyncio.Task[None]") -> None:
         task.result()
 
 
-def _lookups(paperclip: PaperclipClient | None, agent: Agent) -> PaperclipClient | None:
-    """A client with the agent's own key; with ours if the gateway calls for the agent."""
+def _paperclip_for(paperclip: PaperclipClient | None, agent: Agent) -> PaperclipClient | None:
+    """Paperclip as the agent sees it; as we see it if the gateway calls."""
     return paperclip.with_key(agent.bearer) if paperclip is not None and agent.bearer is not None else paperclip

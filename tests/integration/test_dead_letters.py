@@ -18,7 +18,7 @@ from consumer.settings.model import Settings
 from consumer.stream.dead_letter_writer import write_dead_letter
 from consumer.stream.hooks import AttemptOutcome
 from consumer.stream.records import Record, WorkItem
-from tests.chaos.events import dice, versions
+from tests.chaos.events import seeded_rng, versions
 from tests.support import lanes
 from tests.support.scripted import ScriptedHindsight, accept, until
 from tests.support.topics import Topics
@@ -175,7 +175,7 @@ async def test_what_a_worker_buries_it_handles_after_the_redrive(
     async def refuse(_body: dict[str, Any]) -> int:
         return 422
 
-    (version,) = versions(1, dice(1, "redrive"))
+    (version,) = versions(1, seeded_rng(1, "redrive"))
     async with ScriptedHindsight(refuse) as hindsight:
         of = await lanes.settings(topics, hindsight.url)
         place = Place(of, capsys)

@@ -118,7 +118,7 @@ async def _audit(
             bars.close()
             return bars.enter_context(showing(title))
 
-        audit = Audit(tools.feed, tools.hindsight, settings.rules(), letters, time.time, progress)
+        audit = Audit(tools.feed, tools.hindsight, settings.memory_policy(), letters, time.time, progress)
         return await audit.run(company, since)
 
 
@@ -148,7 +148,7 @@ async def _opened(settings: Settings) -> AsyncIterator[Tools]:
             paperclip,
             hindsight,
             publisher,
-            Copies(feed, _silent, enabled=True, issues=settings.rules().needs_user, now=time.time),
+            Copies(feed, _silent, enabled=True, issues=settings.memory_policy().needs_user, now=time.time),
             Outbox(publisher.publish, _silent, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments),
         )
 

@@ -74,7 +74,7 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
         stack.push_async_callback(publisher.close)
         paperclip, feed = await stack.enter_async_context(open_paperclip(settings, process.metrics.measured))
         checkpoints = Checkpoints(publisher, partial(reader, settings), settings.topic_relay_checkpoints)
-        copies = Copies(feed, notify, settings.relay_enrich, settings.rules().needs_user, time.time)
+        copies = Copies(feed, notify, settings.relay_enrich, settings.memory_policy().needs_user, time.time)
 
         def open_company(at: Checkpoint) -> Company:
             outbox = Outbox(publisher.publish, notify, runs=topics[Source.RUNS], comments=topics[Source.COMMENTS])

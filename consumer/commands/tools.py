@@ -30,7 +30,7 @@ from consumer.observability.health import Health
 from consumer.observability.logs import configure_logging
 from consumer.observability.tool_metrics import ToolCalls
 from consumer.paperclip.client import PaperclipClient
-from consumer.recalls import RecallMap, RecallReader
+from consumer.recalls import RecallCache, RecallReader
 from consumer.settings.model import Settings
 from consumer.settings.types import LogFormat, LogLevel
 from consumer.settings.validation import label
@@ -78,9 +78,9 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
         bound = stack.enter_context(listening(settings.tools_host, settings.tools_port))
         opened = open_clients(settings, settings.tools_in_flight, process.metrics.measured)
         hindsight, paperclip = await stack.enter_async_context(opened)
-        recalls = RecallMap(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
+        recalls = RecallCache(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
         known = RecallReader(partial(reader, settings, settings.topic_recalls), recalls, process.warn)
-        memories = Memories(settings.rules(), hindsight, known.get, partial(_lookups, paperclip))
+        memories = Memories(settings.memory_policy(), hindsight, known.get, partial(_lookups, paperclip))
         as_caller = None if paperclip is None else paperclip.under
         callers = Callers(secret(settings.tools_shared_secret), as_caller, settings.tools_identity_ttl)
         desk = Desk(memories, callers, ToolCalls(process.registry).observe, process.warn)

@@ -26,7 +26,7 @@ from consumer.commands.runtime import (
 )
 from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
 from consumer.errors import SettingsError, Upstream, UpstreamDown
-from consumer.handlers.context import Needs
+from consumer.handlers.context import HandlerContext
 from consumer.hindsight.client import HindsightClient
 from consumer.http.backends import open_sender
 from consumer.http.transport import Send
@@ -37,7 +37,7 @@ from consumer.observability.logs import configure_logging
 from consumer.observability.tracing import tracing
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.feed import FeedClient
-from consumer.recalls import TopicRecalls
+from consumer.recalls import RecallPublisher
 from consumer.settings.model import Settings, load_settings
 from consumer.settings.reference import unknown_variables
 from consumer.settings.types import LogFormat, LogLevel
@@ -180,12 +180,12 @@ async def open_lane(process: Process, name: str) -> AsyncIterator[Lane]:
         return traces.sends(counted, upstream) if traces else counted
 
     async with open_clients(settings, limit, measured) as (hindsight, paperclip):
-        recalls = TopicRecalls(publisher, settings.topic_recalls)
-        needs = Needs(settings.rules(), hindsight, paperclip, recalls, time.time, process.warn)
+        recalls = RecallPublisher(publisher, settings.topic_recalls)
+        context = HandlerContext(settings.memory_policy(), hindsight, paperclip, recalls, time.time, process.warn)
         retry = RetryPolicy(
             settings.max_attempts, settings.retry_first_delay, settings.retry_max_delay, settings.forget_deadline
         )
-        resolve = Dispatcher(needs, handlers).resolve
+        resolve = Dispatcher(context, handlers).resolve
         try:
             yield Lane(
                 LaneSettings(name, settings.topic_dead_letters, settings.drain_timeout, TooLarge),

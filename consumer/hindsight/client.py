@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from consumer.errors import Upstream
-from consumer.handlers.context import Memory, Operation
+from consumer.hindsight.models import BankPage, Document, DocumentPage, OperationPage, Stats
 from consumer.http.errors import missing
 from consumer.http.rest_client import Rest
 from consumer.http.transport import Reply, Send, segment
-from consumer.memory.documents import BankPage, Document, DocumentPage, OperationPage, Stats
+from consumer.memory.documents import Memory, Operation
 from consumer.memory.policy import RecallBudget
 
 T = TypeVar("T")

@@ -6,10 +6,10 @@ from collections.abc import Callable, Collection
 from enum import StrEnum
 from typing import Any, TypeVar
 
+from consumer import upstream_success
 from consumer.errors import HandlingError, Upstream
 from consumer.http.errors import classify
 from consumer.http.transport import Reply, Request, Send, SendError
-from consumer.upstream_success import answered
 
 T = TypeVar("T")
 
@@ -95,7 +95,7 @@ class Rest:
             parsed = parse(json.loads(reply.body))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
             raise self.error(reply, operation) from None  # the cause's text can quote the body
-        answered(self.upstream)
+        upstream_success.record(self.upstream)
         return parsed
 
     def error(self, answer: Reply | SendError, operation: StrEnum) -> HandlingError:

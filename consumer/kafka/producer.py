@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
+from consumer import upstream_success
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.upstream_success import answered
 
 Headers = Sequence[tuple[str, bytes | None]]
 
@@ -63,7 +63,7 @@ class Publisher:
             reason = str(error) or type(error).__name__
             message = f"Kafka did not take a record for topic {topic}: {reason}"
             raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
-        answered(Upstream.KAFKA)
+        upstream_success.record(Upstream.KAFKA)
 
     async def _started(self) -> AIOKafkaProducer:
         if self._producer is None:

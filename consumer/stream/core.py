@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from consumer.errors import DeadLetterReason, HandlingError, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Degraded, Done, HandlerResult, Skipped, SkipReason
 from consumer.stream.breaker import Breaker
 from consumer.stream.items import Item, Key
 from consumer.stream.keys import KeyQueues
@@ -20,7 +20,7 @@ from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import BreakerReason, Ending, ParkReason
 
-Result = Outcome | Exception | None
+Result = HandlerResult | Exception | None
 """What a job came to: an outcome, an error, or None for a record that means nothing here."""
 
 
@@ -29,7 +29,7 @@ class Verdict:
     """What a result means for its record. With `dead` a dead letter must be written before the record is done."""
 
     ending: Ending
-    reason: SkipReason | FailReason | DeadLetterReason | ParkReason | None = None
+    reason: SkipReason | Upstream | DeadLetterReason | ParkReason | None = None
     delay: float = 0.0
     dead: bool = False
 
@@ -212,18 +212,18 @@ class LaneCore:
             case _:
                 return self._fail(item, None, None, now)
 
-    def _succeed(self, item: Item, result: Outcome | None, answered: Set[Upstream], was_probe: bool) -> Verdict:
+    def _succeed(self, item: Item, result: HandlerResult | None, answered: Set[Upstream], was_probe: bool) -> Verdict:
         self._complete(item)
         for breaker in self.breakers.values():
             if was_probe or breaker.reason is BreakerReason.SLOWED:
                 breaker.unproven()
         match result:
-            case Done(failed=None):
+            case Done():
                 for upstream, breaker in self.breakers.items():
                     breaker.succeeded(helped=upstream in answered)
                 return Verdict(Ending.SUCCEEDED)
-            case Done(failed=reason):
-                return Verdict(Ending.FAILED, reason)
+            case Degraded(upstream=upstream):
+                return Verdict(Ending.FAILED, upstream)
             case Skipped(reason=reason):
                 return Verdict(Ending.SKIPPED, reason)
             case _:

@@ -6,7 +6,7 @@ The engine knows no events and no handlers; the work knows no Kafka and no retri
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from consumer.handlers.results import Outcome
+from consumer.handlers.results import HandlerResult
 from consumer.stream.records import Record
 
 
@@ -21,7 +21,7 @@ class Job:
     """
 
     handler: str
-    run: Callable[[], Awaitable[Outcome]] | None
+    run: Callable[[], Awaitable[HandlerResult]] | None
     facts: dict[str, str] = field(default_factory=dict)
 
 

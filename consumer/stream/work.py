@@ -98,7 +98,7 @@ class Work:
     async def _work(self, item: Item) -> bool:
         """True if the record succeeded."""
         if item.dead is None:
-            answered = upstream_success.collect()
+            answered = upstream_success.track()
             result: Result
             try:
                 job = self._resolve(item.record)

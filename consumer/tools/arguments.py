@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
-from consumer.memory.sanitize import mend
+from consumer.memory.sanitize import strip_unencodable
 from consumer.tools.credentials import Refused
 
 MAX_QUERY = 8_000
@@ -53,7 +53,10 @@ def read(model: type[A], given: Mapping[str, Any] | None) -> A:
     Raises:
         Refused: they do not fit; says which and why, and quotes no value.
     """
-    mended = {mend(name): mend(value) if isinstance(value, str) else value for name, value in (given or {}).items()}
+    mended = {
+        strip_unencodable(name): strip_unencodable(value) if isinstance(value, str) else value
+        for name, value in (given or {}).items()
+    }
     try:
         return model.model_validate(mended)
     except ValidationError as error:

@@ -77,7 +77,7 @@ class Desk:
         self._observe(tool, answer.outcome, asyncio.get_running_loop().time() - visit.started)
 
     def _gate(self, agent: Agent) -> None:
-        if not self.memories.rules.enabled(agent.agent):
+        if not self.memories.rules.is_enabled(agent.agent):
             raise Refused("Memory is not enabled for you: your agent is not in enabled_agent_ids.", 403)
 
     async def _work(self, tool: Tool, visit: Visit, agent: Agent, work: Work) -> Answer:

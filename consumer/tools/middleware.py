@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from consumer.memory.sanitize import mend
+from consumer.memory.sanitize import strip_unencodable
 from consumer.tools.credentials import Refused
 from consumer.tools.dispatcher import Desk, Visit
 from consumer.tools.problems import problem
@@ -104,11 +104,11 @@ def _flat(given: Any) -> dict[str, Any]:
 def _mended(value: Any) -> Any:
     match value:
         case str():
-            return mend(value)
+            return strip_unencodable(value)
         case list():
             return [_mended(each) for each in value]
         case dict():
-            return {mend(name): _mended(each) for name, each in value.items()}
+            return {strip_unencodable(name): _mended(each) for name, each in value.items()}
         case _:
             return value
 

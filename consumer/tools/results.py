@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from consumer.errors import HandlingError, Permanent, Upstream
-from consumer.memory.formatting import as_lines
+from consumer.memory.formatting import format_memories
 from consumer.memory.markers import fence
-from consumer.memory.sanitize import mend
+from consumer.memory.sanitize import strip_unencodable
 from consumer.tools.credentials import Refused
 
 MAX_BYTES = 900_000
@@ -64,7 +64,7 @@ class Answer:
 
 def memories(texts: Iterable[str], outcome: ToolOutcome) -> Answer:
     """Memories as fenced lines, best first, as many as fit; "No relevant memories found." if there are none."""
-    lines = _fitting(as_lines(mend(text) for text in texts))
+    lines = _fitting(format_memories(strip_unencodable(text) for text in texts))
     return Answer(fence(lines), outcome) if lines else Answer(NOTHING, ToolOutcome.EMPTY)
 
 

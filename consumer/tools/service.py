@@ -1,16 +1,15 @@
 """What the tools do: read what was recalled for a run, recall live, and retain. No HTTP, no MCP, no Kafka."""
 
-import json
-import uuid
 from collections.abc import Callable
 
 from consumer.errors import HandlingError
-from consumer.handlers.context import Hindsight, Memory
-from consumer.handlers.lookups import ask
-from consumer.memory.operation_ids import NAMESPACE, operation_id
-from consumer.memory.policy import Rules
-from consumer.memory.recall_query import MAX_CHARACTERS, has_word, query_of
-from consumer.memory.sanitize import blank, clean, mend
+from consumer.handlers.context import Hindsight
+from consumer.handlers.lookups import recall_with_fallback
+from consumer.memory.documents import Memory
+from consumer.memory.operation_ids import operation_id, stable_id
+from consumer.memory.policy import MemoryPolicy
+from consumer.memory.recall_query import MAX_CHARACTERS, build_query, is_searchable
+from consumer.memory.sanitize import is_blank, sanitize, strip_unencodable
 from consumer.tools.arguments import RecallArguments, RetainArguments
 from consumer.tools.bank_resolver import CallRun, Lookups, Place, Places
 from consumer.tools.credentials import Agent, Refused
@@ -31,7 +30,7 @@ class Memories:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: MemoryPolicy,
         hindsight: Hindsight,
         known: Callable[[str], RecallRecord | None],
         lookups: Callable[[Agent], Lookups | None],
@@ -51,8 +50,8 @@ class Memories:
             call = await self._places.run_of(agent)
             if call.record is not None and not arguments.fresh and _holds(call.record):
                 return memories(call.record.memories, ToolOutcome.CACHED)
-            query = clean(arguments.query)[:MAX_CHARACTERS]
-            if not has_word(query):
+            query = sanitize(arguments.query)[:MAX_CHARACTERS]
+            if not is_searchable(query):
                 raise Refused("There is no word in your query to search for.", 400)
             return await self._live(await self._places.place_of(agent, call), query)
         except HandlingError as error:
@@ -70,7 +69,7 @@ class Memories:
                 return memories(call.record.memories, ToolOutcome.CACHED)
             place = await self._places.place_of(agent, call)
             query = await self._query_of(agent, call)
-            return await self._live(place, query) if has_word(query) else Answer(NOTHING, ToolOutcome.EMPTY)
+            return await self._live(place, query) if is_searchable(query) else Answer(NOTHING, ToolOutcome.EMPTY)
         except HandlingError as error:
             return failed(NOT_SEARCHED, error)
 
@@ -80,8 +79,8 @@ class Memories:
         Raises:
             Refused: no bank of the agent's can be given, or nothing is left of the text.
         """
-        content = clean(arguments.content)
-        if blank(content):
+        content = sanitize(arguments.content)
+        if is_blank(content):
             raise Refused("There is nothing to save: what memory itself served to you is left out.", 400)
         try:
             call = await self._places.run_of(agent)
@@ -94,7 +93,7 @@ class Memories:
         return Answer(SAVED, ToolOutcome.LIVE, document_id=document)
 
     async def _live(self, place: Place, query: str) -> Answer:
-        return memories(await ask(place.bank, query, self._hindsight, self.rules), ToolOutcome.LIVE)
+        return memories(await recall_with_fallback(self._hindsight, place.bank, query, self.rules), ToolOutcome.LIVE)
 
     async def _query_of(self, agent: Agent, call: CallRun) -> str:
         """The query that the handlers would ask for the run."""
@@ -107,13 +106,13 @@ class Memories:
             issue = await lookups.issue(call.issue_id)
         if issue is None:
             return ""
-        return query_of(issue.title, issue.description, wake.comments if wake is not None else ())
+        return build_query(issue.title, issue.description, wake.comments if wake is not None else ())
 
 
 def document_id(agent: Agent, content: str) -> str:
     """UUIDv5 of what makes a retained text the same one: company, agent, run if there is one, and the text."""
     parts = ["hindsight_retain", agent.company, agent.agent, agent.run or "", content]
-    return str(uuid.uuid5(NAMESPACE, json.dumps(parts, separators=(",", ":"))))
+    return stable_id(*parts)
 
 
 def _holds(record: RecallRecord) -> bool:
@@ -129,4 +128,4 @@ def _metadata(agent: Agent, place: Place) -> dict[str, str]:
         "issueId": place.issue,
         "userId": place.user,
     }
-    return {name: mend(value) for name, value in known.items() if value}
+    return {name: strip_unencodable(value) for name, value in known.items() if value}

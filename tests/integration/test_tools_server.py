@@ -11,7 +11,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from consumer.errors import SettingsError, Transient, Upstream
-from consumer.memory.policy import Rules
+from consumer.memory.policy import MemoryPolicy
 from consumer.tools import dispatcher as desk_module
 from consumer.tools.middleware import MAX_BODY
 from consumer.tools.results import MAX_BYTES, Tool, ToolOutcome
@@ -100,7 +100,7 @@ async def test_bare_calls_without_initialize(office: Office) -> None:
 
 async def test_failures_are_text_never_a_status_and_never_a_protocol_error(office: Office) -> None:
     office.hindsight.fail("recall", Transient("down", upstream=Upstream.HINDSIGHT))
-    office.rules = Rules(enabled_agents=frozenset({ADA}))
+    office.rules = MemoryPolicy(enabled_agents=frozenset({ADA}))
     calls = [
         (call("hindsight_recall", query="x"), gateway(), "Hindsight is not available"),
         (call("hindsight_recall"), gateway(), "'query' is missing"),
@@ -175,7 +175,7 @@ async def test_the_twins(office: Office) -> None:
         assert saved.json()["content"] == "Memory saved."
         again = await client.post("/v1/tools/retain", json={"content": SERVED}, headers=bearer(ADA, ADAS_RUN))
         assert again.json() == saved.json()
-        office.hindsight.digest()
+        office.hindsight.run_workers()
         assert list(office.hindsight.documents) == [saved.json()["documentId"]]
         live = await client.post("/v1/tools/recall", json={"query": "the train", "fresh": True}, headers=bearer(ADA))
         assert live.json()["outcome"] == "live"

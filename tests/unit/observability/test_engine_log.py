@@ -5,7 +5,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from consumer.errors import DeadLetterReason, Upstream
-from consumer.handlers.results import FailReason, SkipReason
+from consumer.handlers.results import SkipReason
 from consumer.observability.engine_log import bank_hash, log_signals, warn_once
 from consumer.stream.signals import (
     BreakerMoved,
@@ -62,7 +62,7 @@ def test_a_finished_record_is_one_line_with_all_that_finds_it(logger: Any, captu
     [
         (Ending.SKIPPED, SkipReason.NO_AGENT, "info", "record skipped"),
         (Ending.IGNORED, None, "debug", "record ignored"),
-        (Ending.FAILED, FailReason.HINDSIGHT, "warning", "record handled without its upstream"),
+        (Ending.FAILED, Upstream.HINDSIGHT, "warning", "record handled without its upstream"),
         (Ending.RETRIED, ParkReason.RETRY, "warning", "record will be retried"),
         (Ending.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, "warning", "record will be retried"),
         (Ending.RETRIED, ParkReason.NOT_YET, "info", "record waits"),

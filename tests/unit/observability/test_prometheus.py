@@ -3,7 +3,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.errors import DeadLetterReason, Upstream
-from consumer.handlers.results import FailReason, SkipReason
+from consumer.handlers.results import SkipReason
 from consumer.http.transport import Broken, Reply, Request, SendError, TimedOut, Unreachable
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
@@ -73,7 +73,7 @@ def test_signals_make_no_series_that_was_not_there(registry: CollectorRegistry, 
     before = set(samples(registry))
     for handler in ("recall", "forget", "ignored", "undecodable", "one of tomorrow"):
         for ending in Ending:
-            for reason in (None, *SkipReason, *FailReason, *DeadLetterReason, *ParkReason):
+            for reason in (None, *SkipReason, *Upstream, *DeadLetterReason, *ParkReason):
                 metrics.notify(attempt(handler=handler, ending=ending, reason=reason))
     assert set(samples(registry)) == before
 
@@ -110,7 +110,7 @@ def test_ignored_and_undecodable_records_dilute_no_latency(registry: CollectorRe
 def test_reasons_are_counted_where_they_belong(registry: CollectorRegistry, metrics: Metrics) -> None:
     metrics.notify(attempt(ending=Ending.SKIPPED, reason=SkipReason.NO_AGENT))
     metrics.notify(attempt(ending=Ending.DEAD_LETTERED, reason=DeadLetterReason.REJECTED))
-    metrics.notify(attempt(handler="recall", ending=Ending.FAILED, reason=FailReason.HINDSIGHT))
+    metrics.notify(attempt(handler="recall", ending=Ending.FAILED, reason=Upstream.HINDSIGHT))
     assert value(registry, "skipped_total", handler="retain", reason="no_agent") == 1
     assert value(registry, "dead_letters_total", handler="retain", reason="rejected") == 1
     assert value(registry, "events_total", handler="recall", outcome="failed") == 1

@@ -7,8 +7,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
+from consumer import upstream_success
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.results import Done, Outcome
+from consumer.handlers.results import Done, HandlerResult
 from consumer.stream.core import LaneCore
 from consumer.stream.jobs import Job
 from consumer.stream.lane import Lane
@@ -17,7 +18,6 @@ from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import Attempted, Ending, Signal
 from consumer.stream.work import LaneSettings
-from consumer.upstream_success import answered
 from tests.unit.stream.fake_source import FakeSource
 from tests.unit.stream.samples import P0
 
@@ -78,7 +78,7 @@ class Work:
     def __init__(self) -> None:
         self.gate = asyncio.Event()
         self.gate.set()
-        self.script: dict[bytes | None, list[Outcome | BaseException]] = {}
+        self.script: dict[bytes | None, list[HandlerResult | BaseException]] = {}
         self.always: dict[bytes | None, BaseException] = {}
         self.stubborn = False
         self.order: dict[tuple[int, bytes | None], list[int]] = defaultdict(list)
@@ -94,7 +94,7 @@ class Work:
             raise error
         return Job("retain", lambda: self.run(record), {"event_id": f"event-{record.offset}"})
 
-    async def run(self, record: Record) -> Outcome:
+    async def run(self, record: Record) -> HandlerResult:
         self.order[record.partition, record.key].append(record.offset)
         if record.key is not None:
             self.broken |= any((r.partition, r.key) == (record.partition, record.key) for r in self.running)
@@ -119,12 +119,12 @@ class Work:
             else:
                 return
 
-    def _step(self, record: Record) -> Outcome:
+    def _step(self, record: Record) -> HandlerResult:
         steps = self.script.get(record.key)
         step = steps.pop(0) if steps else self.always.get(record.key, Done())
         if isinstance(step, BaseException):
             raise step
-        answered(Upstream.HINDSIGHT)
+        upstream_success.record(Upstream.HINDSIGHT)
         return step
 
     @property

@@ -3,7 +3,7 @@
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.results import Done, FailReason, Skipped, SkipReason
+from consumer.handlers.results import Degraded, Done, Skipped, SkipReason
 from consumer.stream.breaker import FIRST_PROBE, REFUSALS_TO_SLOW
 from consumer.stream.core import LaneCore, Result, Verdict, in_words
 from consumer.stream.items import Item
@@ -53,7 +53,7 @@ def opened(core: LaneCore, upstream: Upstream = Upstream.HINDSIGHT) -> BreakerRe
     ("result", "verdict"),
     [
         (Done(), Verdict(Ending.SUCCEEDED)),
-        (Done(FailReason.HINDSIGHT), Verdict(Ending.FAILED, FailReason.HINDSIGHT)),
+        (Degraded(Upstream.HINDSIGHT), Verdict(Ending.FAILED, Upstream.HINDSIGHT)),
         (Skipped(SkipReason.NO_ISSUE), Verdict(Ending.SKIPPED, SkipReason.NO_ISSUE)),
         (None, Verdict(Ending.IGNORED)),
     ],

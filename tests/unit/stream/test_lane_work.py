@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream
-from consumer.handlers.results import Done, FailReason, Skipped, SkipReason
+from consumer.handlers.results import Degraded, Skipped, SkipReason
 from consumer.stream import lane
 from consumer.stream.pressure import Limits
 from consumer.stream.records import Partition
@@ -94,7 +94,7 @@ async def test_each_ending_is_told() -> None:
     async with lane_on() as rig:
         rig.work.script = {
             b"skip": [Skipped(SkipReason.NO_AGENT)],
-            b"fail": [Done(FailReason.HINDSIGHT)],
+            b"fail": [Degraded(Upstream.HINDSIGHT)],
             b"dead": [Permanent("422", reason=DeadLetterReason.REJECTED)],
         }
         for key in (b"good", b"skip", b"fail", b"dead"):
@@ -105,7 +105,7 @@ async def test_each_ending_is_told() -> None:
         assert [(told[f"{n}"].ending, told[f"{n}"].reason, told[f"{n}"].handler) for n in range(5)] == [
             (Ending.SUCCEEDED, None, "retain"),
             (Ending.SKIPPED, SkipReason.NO_AGENT, "retain"),
-            (Ending.FAILED, FailReason.HINDSIGHT, "retain"),
+            (Ending.FAILED, Upstream.HINDSIGHT, "retain"),
             (Ending.DEAD_LETTERED, DeadLetterReason.REJECTED, "retain"),
             (Ending.IGNORED, None, "ignored"),
         ]

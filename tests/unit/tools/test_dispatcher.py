@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from consumer.memory.policy import Rules
+from consumer.memory.policy import MemoryPolicy
 from consumer.tools import dispatcher as desk_module
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import Visit
@@ -32,7 +32,7 @@ async def test_an_agent_is_served_and_counted() -> None:
 
 
 async def test_only_enabled_agents() -> None:
-    office = Office(rules=Rules(enabled_agents=frozenset({BEN})))
+    office = Office(rules=MemoryPolicy(enabled_agents=frozenset({BEN})))
     desk = office.desk
     for headers in (bearer(ADA), gateway(ADA)):
         answer = await desk.call(Tool.RETAIN, await desk.enter(raw(headers)), fine)

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.memory.markers import strip
+from consumer.memory.markers import strip_fences
 from consumer.tools.results import MAX_BYTES, ToolOutcome, memories
 
 
@@ -33,4 +33,4 @@ def test_one_that_does_not_fit_alone_is_cut() -> None:
 def test_whatever_is_served_can_be_sent_and_is_stripped_whole(texts: list[str]) -> None:
     answer = memories(texts, ToolOutcome.CACHED)
     answer.text.encode()
-    assert answer.outcome is ToolOutcome.EMPTY or strip(answer.text) == ""
+    assert answer.outcome is ToolOutcome.EMPTY or strip_fences(answer.text) == ""

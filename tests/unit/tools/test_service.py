@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason, Permanent, Transient, Upstream
-from consumer.memory.policy import BankPart, Rules
+from consumer.memory.policy import BankPart, MemoryPolicy
 from consumer.tools.arguments import RecallArguments, RetainArguments
 from consumer.tools.credentials import Agent, Refused
 from consumer.tools.results import ToolOutcome
@@ -27,7 +27,7 @@ from tests.unit.tools.office import (
     bank,
 )
 
-USERS = Rules(granularity=(BankPart.COMPANY, BankPart.AGENT, BankPart.USER))
+USERS = MemoryPolicy(granularity=(BankPart.COMPANY, BankPart.AGENT, BankPart.USER))
 JOS = f"{bank(ADA)}::user::jo@example.org"
 
 
@@ -56,7 +56,7 @@ async def test_recall_answers_from_the_run_s_memories_without_a_call(office: Off
 async def test_recall_without_cached_memories_asks_live(office: Office) -> None:
     office.hindsight.banks[bank(ADA)] = {}
     await office.memories.retain(agent(), RetainArguments(content=SERVED))
-    office.hindsight.digest()
+    office.hindsight.run_workers()
     answer = await office.memories.recall(agent(ADAS_RUN), query())
     assert answer.outcome is ToolOutcome.LIVE
     assert answer.text == f"<paperclip-memory>\n- {SERVED}\n</paperclip-memory>"
@@ -108,7 +108,7 @@ async def test_retain_without_a_run_leaves_the_run_out(office: Office) -> None:
 async def test_the_same_text_of_the_same_run_is_one_document_and_one_operation(office: Office) -> None:
     for text in (SERVED, SERVED, f"{SERVED} And on Fridays."):
         await office.memories.retain(agent(ADAS_RUN), RetainArguments(content=text))
-    office.hindsight.digest()
+    office.hindsight.run_workers()
     assert len(office.hindsight.documents) == 2
     operations = [operation for _, _, operation in office.hindsight.called("retain")]
     assert operations[0] == operations[1] != operations[2]
@@ -252,7 +252,7 @@ async def test_a_user_known_to_be_absent_is_the_handlers_bank(with_users: Office
 
 @pytest.mark.parametrize("granularity", [(BankPart.USER,), (BankPart.COMPANY, BankPart.USER)])
 async def test_no_user_where_one_is_required(granularity: tuple[BankPart, ...]) -> None:
-    office = Office(rules=Rules(granularity=granularity, user_required=True))
+    office = Office(rules=MemoryPolicy(granularity=granularity, user_required=True))
     office.paperclip.issues[ISSUE]["originId"] = None
     with pytest.raises(Refused, match="this issue has none"):
         await office.memories.recall(agent(ADAS_RUN), query())
@@ -270,7 +270,7 @@ async def test_the_gateway_cannot_borrow_a_run_to_reach_its_user(with_users: Off
 
 
 async def test_a_static_bank_is_everybodys() -> None:
-    office = Office(rules=Rules(static_bank="shared"))
+    office = Office(rules=MemoryPolicy(static_bank="shared"))
     await office.memories.recall(agent(), query())
     assert office.hindsight.called("recall")[0][0] == "shared"
 

@@ -11,7 +11,7 @@ from consumer.handlers.recall import recall
 from consumer.handlers.results import Degraded, Done, HandlerResult
 from consumer.handlers.retain import retain
 from consumer.handlers.run_end import run_end
-from consumer.stream.jobs import Job
+from consumer.stream.executor import Job
 from consumer.stream.records import Record
 from schemas.codec import decode, parse
 from schemas.events import REPAIR_HEADER, REPLAY_HEADER
@@ -51,7 +51,7 @@ IGNORED = Job(handler="ignored", run=None)
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """The handlers of one lane and their context; its `resolve` is the engine's `Resolve`."""
+    """The handlers of one lane and their context; its `resolve` is the engine's `JobFactory`."""
 
     context: HandlerContext
     handlers: Mapping[str, Handler]

@@ -27,8 +27,8 @@ from consumer.observability.prometheus import Metrics
 from consumer.observability.watchdog import Watchdog, thread_stack
 from consumer.paperclip.client import PaperclipOperation
 from consumer.settings.model import Settings
+from consumer.stream.hooks import EngineEvent, Hook
 from consumer.stream.lane import Lane
-from consumer.stream.signals import Notify, Signal
 
 VERSION = version("paperclip-memory")
 USER_AGENT = f"paperclip-memory/{VERSION}"
@@ -44,7 +44,7 @@ class Process:
     settings: Settings
     registry: CollectorRegistry
     metrics: Metrics
-    notify: Notify
+    notify: Hook
     warn: Callable[..., None]
 
 
@@ -69,7 +69,7 @@ def start_process(
     )
     log_signal = log_signals(log)
 
-    def notify(signal_: Signal) -> None:
+    def notify(signal_: EngineEvent) -> None:
         metrics.notify(signal_)
         log_signal(signal_)
 
@@ -105,10 +105,10 @@ def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: 
         ready = [readiness(pulse, tuple(lane.name for lane in lanes)), *ready]
 
     def stack() -> str:
-        return "\n".join([thread_stack(main_thread), *(lane.stuck_stack() for lane in lanes)])
+        return "\n".join([thread_stack(main_thread), *(lane.longest_stack() for lane in lanes)])
 
     def tell(reason: str, seconds: float, where: str) -> None:
-        structlog.get_logger().error("no progress: ending the process", reason=reason, seconds=seconds, stack=where)
+        structlog.get_logger().error("no progress: outcome the process", reason=reason, seconds=seconds, stack=where)
 
     # Nothing is held yet, so the end may be abrupt; `until_told` has a better one. Without any handler the kernel would
     # not even deliver the signal to a container's first process.

@@ -41,12 +41,12 @@ from consumer.recalls import RecallPublisher
 from consumer.settings.model import Settings, load_settings
 from consumer.settings.reference import unknown_variables
 from consumer.settings.types import LogFormat, LogLevel
-from consumer.stream.core import LaneCore
+from consumer.stream.backpressure import BackpressureLimits
+from consumer.stream.executor import LaneSettings
 from consumer.stream.lane import Lane
-from consumer.stream.pressure import Limits
 from consumer.stream.retry import RetryPolicy
+from consumer.stream.scheduler import LaneScheduler
 from consumer.stream.source import KafkaSource
-from consumer.stream.work import LaneSettings
 
 LANES = ("recall", "retain")
 
@@ -189,7 +189,7 @@ async def open_lane(process: Process, name: str) -> AsyncIterator[Lane]:
         try:
             yield Lane(
                 LaneSettings(name, settings.topic_dead_letters, settings.drain_timeout, TooLarge),
-                LaneCore(limit, retry, Limits()),
+                LaneScheduler(limit, retry, BackpressureLimits()),
                 KafkaSource(partial(lane_consumer, settings, group), [topic]),
                 traces.jobs(resolve, name) if traces else resolve,
                 publisher.publish,

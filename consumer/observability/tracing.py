@@ -17,7 +17,7 @@ import structlog
 from consumer.errors import Upstream
 from consumer.handlers.results import HandlerResult
 from consumer.http.transport import Reply, Request, Send
-from consumer.stream.jobs import Job, Resolve
+from consumer.stream.executor import Job, JobFactory
 from consumer.stream.records import Record
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Tracing:
         self._context = TraceContextTextMapPropagator()
         self._kinds = SpanKind
 
-    def jobs(self, resolve: Resolve, lane: str) -> Resolve:
+    def jobs(self, resolve: JobFactory, lane: str) -> JobFactory:
         """`resolve`, with a span around every attempt."""
 
         def traced(record: Record) -> Job:

@@ -15,10 +15,9 @@ from consumer.errors import DeadLetterReason
 from consumer.kafka.options import producer, reader
 from consumer.kafka.producer import Publisher, TooLarge
 from consumer.settings.model import Settings
-from consumer.stream.dead_letters import write_dead_letter
-from consumer.stream.items import Item
-from consumer.stream.records import Record
-from consumer.stream.signals import Ending
+from consumer.stream.dead_letter_writer import write_dead_letter
+from consumer.stream.hooks import AttemptOutcome
+from consumer.stream.records import Record, WorkItem
 from tests.chaos.events import dice, versions
 from tests.support import lanes
 from tests.support.scripted import ScriptedHindsight, accept, until
@@ -39,8 +38,10 @@ class Place:
         """Have the engine write a dead letter."""
         publisher = Publisher(partial(producer, self.settings))
         headers = (("trace", b"%d" % number), ("replay", b"backfill"))
-        item = Item(Record(self.settings.topic_issue_comments, 1, number, 1_700_000_000_000, key, value, headers), 1)
-        item.dead, item.error, item.attempts = reason, "Hindsight answered 422", 1
+        item = WorkItem(
+            Record(self.settings.topic_issue_comments, 1, number, 1_700_000_000_000, key, value, headers), 1
+        )
+        item.dead_letter_reason, item.error, item.attempts = reason, "Hindsight answered 422", 1
         await write_dead_letter(item, self.settings.topic_dead_letters, publisher.publish, TooLarge)
         await publisher.close()
 
@@ -188,10 +189,10 @@ async def test_what_a_worker_buries_it_handles_after_the_redrive(
             hindsight.answer = accept
             await place.redrive(force=True)
             await until(lambda: len(running.finished()) == 3)
-    assert [each.ending for each in running.finished()] == [
-        Ending.DEAD_LETTERED,
-        Ending.DEAD_LETTERED,
-        Ending.SUCCEEDED,
+    assert [each.outcome for each in running.finished()] == [
+        AttemptOutcome.DEAD_LETTERED,
+        AttemptOutcome.DEAD_LETTERED,
+        AttemptOutcome.SUCCEEDED,
     ]
     sent = [body["operation_id"] for body in hindsight.retains]
     assert sent[0] == sent[1] == version.operation

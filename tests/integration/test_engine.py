@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from consumer.kafka.options import reader
 from consumer.settings.model import Settings
 from consumer.settings.validation import variable
-from consumer.stream.signals import Attempted, BreakerMoved, Ending, Rebalanced, RebalanceKind
+from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Rebalanced, RebalanceKind
 from demo.ours import command, environment
 from tests.chaos.events import Version, dice, versions
 from tests.support import lanes
@@ -107,9 +107,9 @@ async def test_a_sink_that_is_down(topics: Topics, hindsight: ScriptedHindsight,
             await hindsight.open()
         await until(lambda: running.lane.state().in_flight == limit, FULL_SPEED_WITHIN)
         await until(lambda: len(running.finished()) == len(produced))
-    assert [each for each in running.attempts() if each.ending is Ending.DEAD_LETTERED] == []
+    assert [each for each in running.attempts() if each.outcome is AttemptOutcome.DEAD_LETTERED] == []
     assert {each.attempts for each in running.finished()} == {0}  # two had spent one before it opened
-    moves = [each.opened for each in running.signals if isinstance(each, BreakerMoved)]
+    moves = [each.opened for each in running.signals if isinstance(each, BreakerChanged)]
     assert moves == [True, False]
 
 
@@ -156,7 +156,7 @@ def done(running: RunningLane) -> set[tuple[int, int]]:
     return {_place(each) for each in running.finished()}
 
 
-def _place(attempt: Attempted) -> tuple[int, int]:
+def _place(attempt: AttemptFinished) -> tuple[int, int]:
     return int(attempt.facts["partition"]), int(attempt.facts["offset"])
 
 

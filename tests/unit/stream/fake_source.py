@@ -69,7 +69,7 @@ class FakeSource:
         self.beginnings[partition] = offset
         self.logs[partition] = [record for record in self.logs[partition] if record.offset >= offset]
 
-    def cut_off(self, partition: Partition = P0) -> None:
+    def truncate(self, partition: Partition = P0) -> None:
         """The log is lost; a consumer that was beyond its end reads on from its start."""
         self.logs[partition], self.ends[partition], self.beginnings[partition] = [], 0, 0
         self._positions[partition] = 0

@@ -10,25 +10,24 @@ from typing import TypeVar
 from consumer import upstream_success
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.results import Done, HandlerResult
-from consumer.stream.core import LaneCore
-from consumer.stream.jobs import Job
+from consumer.stream.backpressure import BackpressureLimits
+from consumer.stream.executor import Job, LaneSettings
+from consumer.stream.hooks import AttemptFinished, AttemptOutcome, EngineEvent
 from consumer.stream.lane import Lane
-from consumer.stream.pressure import Limits
 from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
-from consumer.stream.signals import Attempted, Ending, Signal
-from consumer.stream.work import LaneSettings
+from consumer.stream.scheduler import LaneScheduler
 from tests.unit.stream.fake_source import FakeSource
 from tests.unit.stream.samples import P0
 
-SignalT = TypeVar("SignalT")
-Letter = tuple[bytes | None, bytes | None, dict[str, bytes | None]]
+EventT = TypeVar("EventT")
+WrittenLetter = tuple[bytes | None, bytes | None, dict[str, bytes | None]]
 
 POISON = Transient("500", upstream=Upstream.HINDSIGHT)
 DOWN = UpstreamDown("refused", upstream=Upstream.HINDSIGHT, kind=DownKind.UNREACHABLE)
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def eventually(condition: Callable[[], object]) -> None:
     """Wait for a condition; pytest's time limit ends a test that waits in vain."""
     while not condition():  # noqa: ASYNC110 - conditions of any kind
         await asyncio.sleep(0.001)
@@ -48,11 +47,11 @@ class TooLargeError(Exception):
     pass
 
 
-class Letters:
+class FakeDeadLetters:
     """A dead-letter topic. `fails`: what each write raises while it is down; `limit`: bytes of value that it takes."""
 
     def __init__(self) -> None:
-        self.taken: list[Letter] = []
+        self.written: list[WrittenLetter] = []
         self.fails: BaseException | None = None
         self.limit: int | None = None
         self.tries = 0
@@ -65,10 +64,10 @@ class Letters:
             raise self.fails
         if self.limit is not None and len(value or b"") > self.limit:
             raise TooLargeError
-        self.taken.append((key, value, dict(headers)))
+        self.written.append((key, value, dict(headers)))
 
 
-class Work:
+class FakeJobs:
     """What the jobs do: a key's script, one step an attempt, then success; all of it when the gate is open.
 
     Attributes:
@@ -87,7 +86,7 @@ class Work:
         self.broken = False
         self.cancelled = 0
 
-    def resolve(self, record: Record) -> Job:
+    def make_job(self, record: Record) -> Job:
         if record.value == b"ignored":
             return Job("ignored", None)
         if isinstance(error := self.always.get(record.key), Permanent) and error.upstream is None:
@@ -133,64 +132,64 @@ class Work:
 
 
 @dataclass
-class Rig:
+class LaneHarness:
     """A running lane."""
 
     source: FakeSource
-    core: LaneCore
+    scheduler: LaneScheduler
     lane: Lane
-    work: Work
-    letters: Letters
+    jobs: FakeJobs
+    dead_letters: FakeDeadLetters
     clock: Clock
-    signals: list[Signal]
+    events: list[EngineEvent]
     running: asyncio.Task[None] = field(init=False)
 
-    def told(self, kind: type[SignalT]) -> list[SignalT]:
-        return [signal for signal in self.signals if isinstance(signal, kind)]
+    def events_of(self, kind: type[EventT]) -> list[EventT]:
+        return [event for event in self.events if isinstance(event, kind)]
 
-    def ended(self, *endings: Ending) -> list[Attempted]:
-        return [signal for signal in self.told(Attempted) if signal.ending in endings]
+    def attempts(self, *outcomes: AttemptOutcome) -> list[AttemptFinished]:
+        return [event for event in self.events_of(AttemptFinished) if event.outcome in outcomes]
 
     @property
     def lag(self) -> int:
         return sum(end - self.source.committed.get(p, 0) for p, end in self.source.ends.items())
 
-    async def advancing(self, condition: Callable[[], object], seconds: float = 400.0) -> None:
+    async def advance_until(self, condition: Callable[[], object], seconds: float = 400.0) -> None:
         """Let time pass until a condition holds."""
         while not condition():
             self.clock.now += seconds
             await asyncio.sleep(0.002)
 
-    async def drained(self) -> None:
+    async def drain(self) -> None:
         """Everything that was produced is committed."""
-        await self.advancing(lambda: self.lag == 0)
+        await self.advance_until(lambda: self.lag == 0)
 
 
 @asynccontextmanager
-async def lane_on(
+async def running_lane(
     *partitions: Partition,
     limit: int = 8,
     retry: RetryPolicy | None = None,
-    limits: Limits | None = None,
+    limits: BackpressureLimits | None = None,
     drain_timeout: float = 0.05,
     joined: bool = True,
-) -> AsyncIterator[Rig]:
+) -> AsyncIterator[LaneHarness]:
     """A lane that runs, and has its partitions (P0 unless told) if `joined`."""
-    source, work, letters, clock = FakeSource(*(partitions or (P0,))), Work(), Letters(), Clock()
-    signals: list[Signal] = []
-    core = LaneCore(limit, retry or RetryPolicy(max_attempts=3), limits or Limits())
+    source, work, letters, clock = FakeSource(*(partitions or (P0,))), FakeJobs(), FakeDeadLetters(), Clock()
+    events: list[EngineEvent] = []
+    scheduler = LaneScheduler(limit, retry or RetryPolicy(max_attempts=3), limits or BackpressureLimits())
     settings = LaneSettings("retain", "dead", drain_timeout, TooLargeError)
-    lane = Lane(settings, core, source, work.resolve, letters.write, signals.append, clock, clock)
-    rig = Rig(source, core, lane, work, letters, clock, signals)
-    rig.running = asyncio.create_task(lane.run())
+    lane = Lane(settings, scheduler, source, work.make_job, letters.write, events.append, clock, clock)
+    harness = LaneHarness(source, scheduler, lane, work, letters, clock, events)
+    harness.running = asyncio.create_task(lane.run())
     try:
         if joined:
-            await until(lambda: source.polls)
+            await eventually(lambda: source.polls)
             await source.rebalance(*source.logs)
-        yield rig
+        yield harness
     finally:
         work.gate.set()
         work.stubborn = False
         await lane.stop(1.0)
-        rig.running.cancel()
-        await asyncio.gather(rig.running, return_exceptions=True)
+        harness.running.cancel()
+        await asyncio.gather(harness.running, return_exceptions=True)

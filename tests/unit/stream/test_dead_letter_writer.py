@@ -5,9 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from consumer.errors import DeadLetterReason
-from consumer.stream.dead_letters import headers, write_dead_letter
-from consumer.stream.items import Item
-from consumer.stream.records import Record
+from consumer.stream.dead_letter_writer import headers, write_dead_letter
+from consumer.stream.records import Record, WorkItem
 
 Written = tuple[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
@@ -18,9 +17,9 @@ class TooLargeError(Exception):
 
 def dead(
     key: bytes | None = b"key", value: bytes | None = b"value", own: tuple[tuple[str, bytes | None], ...] = ()
-) -> Item:
-    item = Item(Record("comments", 3, 41, 1_700_000_000_123, key, value, own), epoch=1)
-    item.dead = DeadLetterReason.REJECTED
+) -> WorkItem:
+    item = WorkItem(Record("comments", 3, 41, 1_700_000_000_123, key, value, own), epoch=1)
+    item.dead_letter_reason = DeadLetterReason.REJECTED
     item.error = "Hindsight answered 422"
     item.attempts = 2
     item.first_failure = 1_700_000_001.5
@@ -55,7 +54,7 @@ def test_an_error_is_cut_and_never_keeps_the_letter_from_being_written() -> None
     assert error == b"?" + b"x" * 499
 
 
-async def written(item: Item, limit: int | None = None) -> list[Written]:
+async def written(item: WorkItem, limit: int | None = None) -> list[Written]:
     """What is written to a topic that takes `limit` bytes of value."""
     taken: list[Written] = []
 

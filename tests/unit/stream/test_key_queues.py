@@ -5,9 +5,9 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from consumer.errors import Upstream
-from consumer.stream.items import Item
-from consumer.stream.keys import KeyQueues
-from consumer.stream.signals import ParkReason
+from consumer.stream.hooks import ParkReason
+from consumer.stream.key_queues import KeyQueues
+from consumer.stream.records import WorkItem
 from tests.unit.stream.samples import item, record
 
 
@@ -45,8 +45,8 @@ def test_an_empty_key_is_a_key() -> None:
 
 def test_the_same_key_in_two_partitions_is_two_keys() -> None:
     keys = KeyQueues()
-    keys.add(Item(record(0, b"a", partition=0), 0))
-    keys.add(Item(record(0, b"a", partition=1), 0))
+    keys.add(WorkItem(record(0, b"a", partition=0), 0))
+    keys.add(WorkItem(record(0, b"a", partition=1), 0))
     assert keys.start() is not None
     assert keys.start() is not None
 
@@ -86,11 +86,11 @@ def test_a_breaker_takes_over_only_what_waits_for_its_upstream_and_is_not_to_bla
         (b"d", ParkReason.RETRY, None, False),
         (b"e", ParkReason.NOT_YET, None, False),
     ]
-    for offset, (key, reason, upstream, suspect) in enumerate(waits):
+    for offset, (key, reason, upstream, exempt_from_breaker) in enumerate(waits):
         keys.add(item(offset, key))
         head = keys.start()
         assert head
-        head.suspect = suspect
+        head.exempt_from_breaker = exempt_from_breaker
         keys.park(head.key, 10.0 + offset, reason, upstream)
     assert [head.record.key for head in keys.unpark_failed(Upstream.HINDSIGHT)] == [b"a"]
     assert keys.ready == 1
@@ -120,8 +120,8 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.keys = KeyQueues()
-        self.waiting: dict[bytes, list[Item]] = {}
-        self.running: list[Item] = []
+        self.waiting: dict[bytes, list[WorkItem]] = {}
+        self.running: list[WorkItem] = []
         self.parked: dict[bytes, float] = {}
         self.offset = 0
         self.now = 0.0

@@ -18,7 +18,6 @@ from consumer.kafka.options import producer, reaching_kafka, reader
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.paperclip.client import PaperclipClient
-from consumer.paperclip.feed import FeedClient
 from consumer.reconcile.backfill import Survey, Wanted, publish, survey
 from consumer.reconcile.findings import Report
 from consumer.reconcile.pass_ import Audit
@@ -38,7 +37,6 @@ from consumer.settings.types import LogFormat, LogLevel
 class Tools:
     """What both commands use."""
 
-    feed: FeedClient
     paperclip: PaperclipClient
     hindsight: HindsightClient
     publisher: Publisher
@@ -61,7 +59,7 @@ async def run_backfill(
     async with _opened(settings) as tools:
         try:
             with showing("reading issues") as progress:
-                found = await survey(tools.feed, tools.copies, wanted, progress)
+                found = await survey(tools.paperclip, tools.copies, wanted, progress)
             say(_found(wanted, found))
             if not dry_run:
                 await _publish(settings, tools, wanted, found)
@@ -96,7 +94,7 @@ async def run_audit(settings: Settings, companies: Sequence[str], since: float, 
                 report, issues = await _audit(settings, tools, letters, company, since)
                 repaired = None
                 if fix and report.findings:
-                    repair = Fix(tools.feed, tools.hindsight, tools.outbox, tools.copies, issues, _repair("audit"))
+                    repair = Fix(tools.paperclip, tools.hindsight, tools.outbox, tools.copies, issues, _repair("audit"))
                     repaired = await repair.run(report)
                 done.append((report, repaired))
                 if not as_json:
@@ -118,7 +116,7 @@ async def _audit(
             bars.close()
             return bars.enter_context(showing(title))
 
-        audit = Audit(tools.feed, tools.hindsight, settings.memory_policy(), letters, time.time, progress)
+        audit = Audit(tools.paperclip, tools.hindsight, settings.memory_policy(), letters, time.time, progress)
         return await audit.run(company, since)
 
 
@@ -142,13 +140,12 @@ async def _opened(settings: Settings) -> AsyncIterator[Tools]:
         publisher = Publisher(partial(producer, settings))
         stack.push_async_callback(publisher.close)
         hindsight, _ = await stack.enter_async_context(open_clients(settings, settings.relay_in_flight))
-        paperclip, feed = await stack.enter_async_context(open_paperclip(settings))
+        paperclip = await stack.enter_async_context(open_paperclip(settings))
         yield Tools(
-            feed,
             paperclip,
             hindsight,
             publisher,
-            Copies(feed, _silent, enabled=True, issues=settings.memory_policy().needs_user, now=time.time),
+            Copies(paperclip, _silent, enabled=True, issues=settings.memory_policy().needs_user, now=time.time),
             Outbox(publisher.publish, _silent, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments),
         )
 

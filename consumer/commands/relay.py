@@ -26,8 +26,8 @@ from consumer.kafka.options import producer, reader
 from consumer.kafka.producer import Publisher
 from consumer.observability.health import Health
 from consumer.observability.relay_gauges import RelayGauges, count_published, log_relay
-from consumer.paperclip.client import PaperclipClient, PaperclipOperation
-from consumer.paperclip.feed import FeedClient, FeedOperation
+from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.models import PaperclipOperation
 from consumer.relay.checkpoints import Checkpoint, Checkpoints
 from consumer.relay.comment_poller import CommentFeed
 from consumer.relay.company_follower import Company
@@ -51,15 +51,12 @@ def check_settings(settings: Settings) -> str:
 @asynccontextmanager
 async def open_paperclip(
     settings: Settings, measured: Callable[[Send, Upstream], Send] = lambda send, _: send
-) -> AsyncIterator[tuple[PaperclipClient, FeedClient]]:
-    """Both clients of Paperclip, with at most `relay_in_flight` requests at once. Raises `SettingsError`."""
+) -> AsyncIterator[PaperclipClient]:
+    """A client of Paperclip with at most `relay_in_flight` requests at once. Raises `SettingsError`."""
     url, key = check_settings(settings), secret(settings.paperclip_api_key)
     async with open_sender(settings.http_backend, settings.relay_in_flight) as opened:
         send = measured(opened, Upstream.PAPERCLIP)
-        yield (
-            PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout),
-            FeedClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout),
-        )
+        yield PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout)
 
 
 @asynccontextmanager
@@ -72,14 +69,14 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
     publisher = Publisher(partial(producer, settings))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(publisher.close)
-        paperclip, feed = await stack.enter_async_context(open_paperclip(settings, process.metrics.measured))
+        paperclip = await stack.enter_async_context(open_paperclip(settings, process.metrics.measured))
         checkpoints = Checkpoints(publisher, partial(reader, settings), settings.topic_relay_checkpoints)
-        copies = Copies(feed, notify, settings.relay_enrich, settings.memory_policy().needs_user, time.time)
+        copies = Copies(paperclip, notify, settings.relay_enrich, settings.memory_policy().needs_user, time.time)
 
         def open_company(at: Checkpoint) -> Company:
             outbox = Outbox(publisher.publish, notify, runs=topics[Source.RUNS], comments=topics[Source.COMMENTS])
-            comments = CommentFeed(feed, outbox, copies, notify, at.company_id, at.start)
-            runs = RunFeed(feed, outbox, copies, notify, at.company_id, at.start)
+            comments = CommentFeed(paperclip, outbox, copies, notify, at.company_id, at.start)
+            runs = RunFeed(paperclip, outbox, copies, notify, at.company_id, at.start)
             company = Company(
                 at,
                 comments,
@@ -95,7 +92,7 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
             return company
 
         plan = Plan(settings.relay_companies, settings.relay_start)
-        relay = Relay(plan, paperclip, feed, checkpoints, open_company, notify)
+        relay = Relay(plan, paperclip, checkpoints, open_company, notify)
         process.registry.register(RelayGauges(topics, relay.read_at, relay.states))
         yield relay
 
@@ -110,7 +107,7 @@ async def run_relay(settings: Settings, *, strict: bool) -> int:
         the exit code.
     """
     check_settings(settings)
-    process = start_process(settings, (), {*PaperclipOperation, *FeedOperation})
+    process = start_process(settings, (), PaperclipOperation)
     async with open_relay(process) as relay:
         with observed(process, "relay_metrics_port", ready=[partial(relay_ready, relay)]):
             if not await probe_at_start(process) and strict:

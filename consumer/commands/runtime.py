@@ -25,7 +25,7 @@ from consumer.observability.lane_gauges import LaneGauges, Pulse
 from consumer.observability.logs import configure_logging
 from consumer.observability.prometheus import Metrics
 from consumer.observability.watchdog import Watchdog, thread_stack
-from consumer.paperclip.client import PaperclipOperation
+from consumer.paperclip.models import LOOKUPS
 from consumer.settings.model import Settings
 from consumer.stream.hooks import EngineEvent, Hook
 from consumer.stream.lane import Lane
@@ -48,9 +48,7 @@ class Process:
     warn: Callable[..., None]
 
 
-def start_process(
-    settings: Settings, lanes: Sequence[str], paperclip_operations: Iterable[str] = PaperclipOperation
-) -> Process:
+def start_process(settings: Settings, lanes: Sequence[str], paperclip_operations: Iterable[str] = LOOKUPS) -> Process:
     """Logging and metrics of a process that runs these lanes, and asks these operations of Paperclip.
 
     Raises:

@@ -81,7 +81,7 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
         recalls = RecallCache(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
         known = RecallReader(partial(reader, settings, settings.topic_recalls), recalls, process.warn)
         memories = Memories(settings.memory_policy(), hindsight, known.get, partial(_lookups, paperclip))
-        as_caller = None if paperclip is None else paperclip.under
+        as_caller = None if paperclip is None else paperclip.with_key
         callers = Callers(secret(settings.tools_shared_secret), as_caller, settings.tools_identity_ttl)
         desk = Desk(memories, callers, ToolCalls(process.registry).observe, process.warn)
         app = tools_app(desk, version=VERSION, allowed_hosts=settings.tools_allowed_hosts)
@@ -166,4 +166,4 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
 
 def _lookups(paperclip: PaperclipClient | None, agent: Agent) -> PaperclipClient | None:
     """Paperclip as the agent itself sees it; as we do for one that the gateway speaks for."""
-    return paperclip.under(agent.bearer) if paperclip is not None and agent.bearer is not None else paperclip
+    return paperclip.with_key(agent.bearer) if paperclip is not None and agent.bearer is not None else paperclip

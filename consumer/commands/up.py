@@ -15,8 +15,7 @@ from consumer.commands.tools import open_tools
 from consumer.commands.worker import LANES, open_lane, probe_at_start, stop_lanes
 from consumer.errors import UpstreamDown
 from consumer.kafka.topics import ensure_topics
-from consumer.paperclip.client import PaperclipOperation
-from consumer.paperclip.feed import FeedOperation
+from consumer.paperclip.models import PaperclipOperation
 from consumer.settings.model import Settings
 
 
@@ -36,7 +35,7 @@ async def run_up(settings: Settings, *, strict: bool) -> int:
     """
     check_relay_settings(settings)
     check_tools_settings(settings)
-    process = start_process(settings, LANES, {*PaperclipOperation, *FeedOperation})
+    process = start_process(settings, LANES, PaperclipOperation)
     async with AsyncExitStack() as stack:
         lanes = [await stack.enter_async_context(open_lane(process, name)) for name in LANES]
         relay = await stack.enter_async_context(open_relay(process))

@@ -36,7 +36,6 @@ from consumer.kafka.topics import TopicState, ensure_topics
 from consumer.observability.logs import configure_logging
 from consumer.observability.tracing import tracing
 from consumer.paperclip.client import PaperclipClient
-from consumer.paperclip.feed import FeedClient
 from consumer.recalls import RecallPublisher
 from consumer.settings.model import Settings, load_settings
 from consumer.settings.reference import unknown_variables
@@ -82,28 +81,10 @@ async def open_clients(
         yield hindsight, paperclip
 
 
-@asynccontextmanager
-async def open_feed(
-    settings: Settings, limit: int, measured: Callable[[Send, Upstream], Send] = lambda send, _: send
-) -> AsyncIterator[FeedClient | None]:
-    """The client of Paperclip's lists, with a sender of its own; None when Paperclip is not configured."""
-    if settings.paperclip_api_url is None:
-        yield None
-        return
-    async with open_sender(settings.http_backend, limit) as send:
-        yield FeedClient(
-            measured(send, Upstream.PAPERCLIP),
-            settings.paperclip_api_url,
-            key=secret(settings.paperclip_api_key),
-            user_agent=USER_AGENT,
-            timeout=settings.http_timeout,
-        )
-
-
 async def probe(settings: Settings) -> list[Probe]:
     """Probe Kafka, Hindsight and Paperclip."""
-    async with open_clients(settings, limit=4) as (hindsight, paperclip), open_feed(settings, limit=4) as feed:
-        return await probe_all(settings, hindsight, paperclip, feed=feed)
+    async with open_clients(settings, limit=4) as (hindsight, paperclip):
+        return await probe_all(settings, hindsight, paperclip)
 
 
 async def probe_at_start(process: Process) -> bool:

@@ -16,7 +16,7 @@ from consumer.errors import Upstream
 from consumer.hindsight.client import HindsightOperation
 from consumer.kafka.options import producer
 from consumer.observability.prometheus import Metrics
-from consumer.paperclip.client import PaperclipOperation
+from consumer.paperclip.models import PaperclipOperation
 from consumer.settings.model import Settings
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, EngineEvent, ParkReason
 from consumer.stream.lane import Lane

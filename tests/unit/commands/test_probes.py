@@ -19,8 +19,10 @@ from consumer.errors import DeadLetterReason, DownKind, Permanent, SettingsError
 from consumer.hindsight.client import HindsightClient
 from consumer.http.transport import Reply, Request, Send, Unreachable
 from consumer.kafka.topics import TopicReport, TopicState
-from consumer.paperclip.client import Identity, KeyKind, PaperclipClient
+from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.models import Identity, KeyKind
 from consumer.settings.model import Settings, load_settings
+from consumer.settings.plugin_import import PACKAGE
 
 HINDSIGHT_URL = "http://hindsight.example.org:8888"
 PAPERCLIP_URL = "http://paperclip.example.org:3100"
@@ -38,6 +40,8 @@ class Service:
         self._identity = identity
         self._errors = errors or {}
         self.asked: list[str] = []
+        self.unauditable: set[str] = set()
+        self.installed: list[dict[str, Any]] = []
 
     async def health(self) -> None:
         self._ask("health")
@@ -49,6 +53,12 @@ class Service:
     async def version(self) -> str:
         self._ask("version")
         return self._version
+
+    async def can_read_audit_feed(self, company_id: str) -> bool:
+        return company_id not in self.unauditable
+
+    async def plugins(self) -> list[dict[str, Any]]:
+        return self.installed
 
     def _ask(self, what: str) -> None:
         self.asked.append(what)
@@ -145,7 +155,7 @@ async def test_health_alone_proves_no_key() -> None:
     hindsight, paperclip = Service(), Service()
     await probed(hindsight, paperclip)
     assert hindsight.asked == ["health", "authenticate", "version"]
-    assert paperclip.asked == ["health", "authenticate"]
+    assert set(paperclip.asked) == {"health", "authenticate"}
 
 
 ERRORS = [
@@ -314,3 +324,18 @@ def test_a_worker_logs_each_probe_with_its_weight() -> None:
         },
         {"log_level": "warning", "event": "probe", "probe": "paperclip", "mark": "absent", "found": "not configured"},
     ]
+
+
+async def test_audit_feed_that_the_key_may_not_read_is_a_warning() -> None:
+    paperclip = Service()
+    paperclip.unauditable = {"c-1"}
+    probe = (await probed(paperclip=paperclip))["audit feed"]
+    assert probe.mark is Mark.WARNED
+    assert "1 of 2 companies" in probe.text
+
+
+@pytest.mark.parametrize(("status", "warned"), [("ready", True), ("disabled", False)])
+async def test_enabled_plugin_is_a_warning(status: str, warned: bool) -> None:
+    paperclip = Service()
+    paperclip.installed = [{"packageName": PACKAGE, "status": status}]
+    assert ("plugin" in await probed(paperclip=paperclip)) is warned

@@ -111,11 +111,11 @@ class Office:
             assert seconds >= 0
             self.counted[tool, outcome] += 1
 
-        callers = Callers(self.secret, self.paperclip.client.under, 30.0)
+        callers = Callers(self.secret, self.paperclip.client.with_key, 30.0)
         return Desk(self.memories, callers, observe, lambda event, **_fields: self.warnings.append(event))
 
     def _see(self, agent: Agent) -> PaperclipClient:
-        return self.paperclip.client.under(agent.bearer) if agent.bearer else self.paperclip.client
+        return self.paperclip.client.with_key(agent.bearer) if agent.bearer else self.paperclip.client
 
     def recalled(self, run: str = ADAS_RUN, texts: Sequence[str] = (SERVED,), **changes: Any) -> None:
         """Something was recalled at the start of a run, as the worker would write it."""

@@ -18,7 +18,7 @@ def track() -> set[Upstream]:
     return upstreams
 
 
-def record(upstream: Upstream) -> None:
+def record_success(upstream: Upstream) -> None:
     """Record that an upstream answered successfully; has no effect outside a job."""
     upstreams = _tracked.get()
     if upstreams is not None:

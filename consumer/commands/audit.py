@@ -7,14 +7,14 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from consumer.commands.progress import Progress, showing
+from consumer.commands.progress import Progress, progress_bar
 from consumer.commands.relay import open_paperclip
 from consumer.commands.runtime import EXIT_FAILED
 from consumer.commands.worker import open_clients
 from consumer.dead_letters.topic import LetterTopic
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.hindsight.client import HindsightClient
-from consumer.kafka.options import producer, reaching_kafka, reader
+from consumer.kafka.options import groupless_consumer, producer, translate_kafka_errors
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.paperclip.client import PaperclipClient
@@ -58,7 +58,7 @@ async def run_backfill(
     wanted = Wanted(company, since, issue, rate, _repair("backfill") if force else "")
     async with _opened(settings) as tools:
         try:
-            with showing("reading issues") as progress:
+            with progress_bar("reading issues") as progress:
                 found = await survey(tools.paperclip, tools.copies, wanted, progress)
             say(_found(wanted, found))
             if not dry_run:
@@ -70,15 +70,15 @@ async def run_backfill(
 
 
 async def _publish(settings: Settings, tools: Tools, wanted: Wanted, found: Survey) -> None:
-    checkpoints = Checkpoints(tools.publisher, partial(reader, settings), settings.topic_relay_checkpoints)
-    with reaching_kafka(settings):
+    checkpoints = Checkpoints(tools.publisher, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
+    with translate_kafka_errors(settings):
         await checkpoints.read()
     name = ":".join([wanted.company, wanted.issue or "*", iso(wanted.since), "forced" if wanted.repair else "plain"])
     reached, announcements = checkpoints.backfilled(name), found.announcements
     if reached is not None:
         announcements = [each for each in announcements if instant(each.occurred_at) >= reached]
         say(f"going on at {iso(reached)}, where the same command was left: {len(announcements)} to go")
-    with showing("publishing") as progress:
+    with progress_bar("publishing") as progress:
         await publish(announcements, tools.outbox, partial(checkpoints.write_backfill, name), progress, wanted.rate)
     await checkpoints.write_backfill(name, None)
     say(f"published {len(announcements)} comments to {settings.topic_issue_comments}")
@@ -114,7 +114,7 @@ async def _audit(
 
         def progress(title: str) -> Progress:
             bars.close()
-            return bars.enter_context(showing(title))
+            return bars.enter_context(progress_bar(title))
 
         audit = Audit(tools.paperclip, tools.hindsight, settings.memory_policy(), letters, time.time, progress)
         return await audit.run(company, since)
@@ -123,9 +123,9 @@ async def _audit(
 async def _letters(settings: Settings) -> dict[str, str]:
     """The reason of each open dead letter, by the id of its event; none if Kafka does not tell."""
     sources = (settings.topic_agent_runs, settings.topic_issue_comments)
-    topic = LetterTopic(partial(reader, settings), settings.topic_dead_letters, sources)
+    topic = LetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, sources)
     try:
-        with reaching_kafka(settings), showing("reading dead letters") as progress:
+        with translate_kafka_errors(settings), progress_bar("reading dead letters") as progress:
             found = await topic.survey(progress)
     except UpstreamDown as error:
         sys.stderr.write(f"! without the reasons of dead letters: {error}\n")

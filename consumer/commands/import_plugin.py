@@ -8,7 +8,7 @@ from typing import Any
 
 from consumer.commands.runtime import EXIT_FAILED, USER_AGENT
 from consumer.errors import HandlingError, SettingsError
-from consumer.http.backends import open_sender
+from consumer.http.backends import open_transport
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.models import is_forbidden
 from consumer.settings.plugin_import import PACKAGE, Imported, differences, env_file, is_hindsight_plugin, translate
@@ -25,7 +25,7 @@ async def from_paperclip(url: str, key: str | None, companies: Sequence[str], ou
         companies: whose; empty: of all that the key can see.
     """
     try:
-        async with open_sender(HttpBackend.HTTPX, 4) as send:
+        async with open_transport(HttpBackend.HTTPX, 4) as send:
             paperclip = PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=TIMEOUT)
             plugin = next((each for each in await paperclip.plugins() if is_hindsight_plugin(each)), None)
             if plugin is None:

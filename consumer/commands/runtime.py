@@ -86,7 +86,9 @@ def rarely_collect_garbage() -> None:
 
 
 @contextmanager
-def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: Iterable[Check] = ()) -> Iterator[None]:
+def serve_observability(
+    process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: Iterable[Check] = ()
+) -> Iterator[None]:
     """Serve metrics and health of this process until the block ends, and watch that it makes progress.
 
     Args:
@@ -108,8 +110,8 @@ def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: 
     def tell(reason: str, seconds: float, where: str) -> None:
         structlog.get_logger().error("no progress: outcome the process", reason=reason, seconds=seconds, stack=where)
 
-    # Nothing is held yet, so the end may be abrupt; `until_told` has a better one. Without any handler the kernel would
-    # not even deliver the signal to a container's first process.
+    # Nothing needs cleaning up yet, so the process may end abruptly; `wait_for_shutdown` replaces this. Without a
+    # handler the kernel would not deliver the signal to a container's first process.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_INTERRUPTED))
     with ExitStack() as within:
         host, number = settings.worker_host, getattr(settings, port)
@@ -124,7 +126,7 @@ def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: 
         yield
 
 
-async def until_told(tasks: Collection["asyncio.Task[None]"]) -> None:
+async def wait_for_shutdown(tasks: Collection["asyncio.Task[None]"]) -> None:
     """Return on SIGTERM or SIGINT, or when one of these has ended; a second signal ends the process at once."""
     told = asyncio.Event()
 
@@ -141,7 +143,7 @@ async def until_told(tasks: Collection["asyncio.Task[None]"]) -> None:
 
 
 @contextmanager
-def last_resort(timeout: float) -> Iterator[None]:
+def shutdown_deadline(timeout: float) -> Iterator[None]:
     """End the process if the block takes longer, even outside the event loop: no supervisor need kill it."""
     structlog.get_logger().info("stopping", within_seconds=timeout)
     timer = threading.Timer(timeout, os._exit, (EXIT_INTERRUPTED,))
@@ -153,6 +155,6 @@ def last_resort(timeout: float) -> Iterator[None]:
         timer.cancel()
 
 
-def secret(value: SecretStr | None) -> str | None:
+def reveal(value: SecretStr | None) -> str | None:
     """A secret's text."""
     return None if value is None else value.get_secret_value()

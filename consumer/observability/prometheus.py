@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.results import SkipReason
-from consumer.http.transport import Reply, Request, Send, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, Request, RequestTimeout, Response, Transport, TransportError
 from consumer.observability import metrics as names
 from consumer.observability.metrics import Metric, Result
 from consumer.stream.hooks import (
@@ -107,17 +107,17 @@ class Metrics:
             case _:
                 pass  # a breaker is a gauge, and a process that is stuck ends
 
-    def measured(self, send: Send, upstream: Upstream) -> Send:
+    def measured(self, send: Transport, upstream: Upstream) -> Transport:
         """`send`, with every request counted and timed; a cancelled one is not, since it had no end."""
         operations = self._upstreams[upstream]
         other = operations[names.OTHER]
 
-        async def measured_send(request: Request) -> Reply:
+        async def measured_send(request: Request) -> Response:
             results, times = operations.get(request.operation, other)
             started = perf_counter()
             try:
                 reply = await send(request)
-            except SendError as error:
+            except TransportError as error:
                 times.observe(perf_counter() - started)
                 results[_failure(error)].inc()
                 raise
@@ -148,11 +148,11 @@ def result_of(upstream: Upstream, status: int) -> Result:
     return _BY_CLASS.get(status // 100, Result.FAILED)
 
 
-def _failure(error: SendError) -> Result:
+def _failure(error: TransportError) -> Result:
     match error:
-        case TimedOut():
+        case RequestTimeout():
             return Result.TIMEOUT
-        case Unreachable():
+        case ConnectError():
             return Result.CONNECT
         case _:
             return Result.BROKEN

@@ -16,7 +16,7 @@ import structlog
 
 from consumer.errors import Upstream
 from consumer.handlers.results import HandlerResult
-from consumer.http.transport import Reply, Request, Send
+from consumer.http.transport import Request, Response, Transport
 from consumer.stream.executor import Job, JobFactory
 from consumer.stream.records import Record
 
@@ -69,10 +69,10 @@ class Tracing:
 
         return traced
 
-    def sends(self, send: Send, upstream: Upstream) -> Send:
+    def sends(self, send: Transport, upstream: Upstream) -> Transport:
         """`send`, with a span around every request, whose context the request carries."""
 
-        async def traced(request: Request) -> Reply:
+        async def traced(request: Request) -> Response:
             attributes = {
                 "http.request.method": request.method,
                 "server.address": urlsplit(request.url).hostname or "",

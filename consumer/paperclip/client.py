@@ -7,8 +7,8 @@ from typing import Any, TypeVar
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http.errors import missing
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Send
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import Transport
 from consumer.paperclip.models import (
     Identity,
     Json,
@@ -55,7 +55,7 @@ class PaperclipClient:
 
     def __init__(
         self,
-        send: Send,
+        send: Transport,
         base: str,
         *,
         key: str | None,
@@ -63,7 +63,7 @@ class PaperclipClient:
         timeout: float = 15.0,
         probe_timeout: float = 5.0,
     ) -> None:
-        self._rest = Rest(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
+        self._rest = RestClient(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
         self._probe_timeout = probe_timeout
 
     def with_key(self, key: str) -> "PaperclipClient":

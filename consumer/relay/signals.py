@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from consumer.errors import DownKind, HandlingError, Transient, Upstream, UpstreamDown
-from consumer.http.transport import TimedOut
+from consumer.http.transport import RequestTimeout
 from consumer.paperclip.models import is_forbidden
 
 
@@ -68,5 +68,5 @@ def state_of(error: HandlingError) -> RelayState:
         return RelayState.REFUSED if error.kind is DownKind.REFUSED else RelayState.UNREACHABLE
     if is_forbidden(error):
         return RelayState.FORBIDDEN
-    timed_out = isinstance(error, Transient) and isinstance(error.__cause__, TimedOut)
+    timed_out = isinstance(error, Transient) and isinstance(error.__cause__, RequestTimeout)
     return RelayState.SLOW if timed_out else RelayState.FAILING

@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Reply, segment
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import Response, quote_segment
 from consumer.tools.mcp_server import MCP_PATH
 
 T = TypeVar("T")
@@ -56,7 +56,7 @@ class Connect:
         dry_run: change nothing; say what would be done.
     """
 
-    def __init__(self, paperclip: Rest, wanted: Wanted, say: Callable[[str], None], *, dry_run: bool) -> None:
+    def __init__(self, paperclip: RestClient, wanted: Wanted, say: Callable[[str], None], *, dry_run: bool) -> None:
         self._paperclip = paperclip
         self._wanted = wanted
         self._say = say
@@ -86,7 +86,7 @@ class Connect:
 
     async def _secret(self) -> tuple[str, bool]:
         """The id of Paperclip's copy of the secret, and whether it was made just now."""
-        path = f"/api/companies/{segment(self._wanted.company)}/secrets"
+        path = f"/api/companies/{quote_segment(self._wanted.company)}/secrets"
         for secret in await self._ask(ConnectOperation.SECRETS, "GET", path, _rows):
             if secret["name"] == SECRET_NAME and secret.get("status") != "deleted":
                 self._say(f"secret {SECRET_NAME}: is there")
@@ -100,7 +100,7 @@ class Connect:
         return created["id"], True
 
     async def _connection(self, secret_id: str) -> Json:
-        path = f"/api/companies/{segment(self._wanted.company)}/tools/connections"
+        path = f"/api/companies/{quote_segment(self._wanted.company)}/tools/connections"
         wanted = self._body(secret_id)
         url = wanted["config"]["url"]
         for connection in await self._ask(ConnectOperation.CONNECTIONS, "GET", path, _connections):
@@ -172,7 +172,7 @@ class Connect:
 
     async def _call(
         self, operation: ConnectOperation, method: str, path: str, body: object, accept: tuple[int, ...] = ()
-    ) -> Reply:
+    ) -> Response:
         try:
             return await self._paperclip.call(operation, method, path, body, accept=accept)
         except Permanent as error:

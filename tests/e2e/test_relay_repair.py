@@ -12,7 +12,7 @@ import pytest
 
 from consumer.embedded import embedder
 from consumer.embedded.hindsight import Hindsight
-from consumer.http.transport import segment
+from consumer.http.transport import quote_segment
 from tests.e2e.office import Json, Office, office, settle
 from tests.e2e.relay_site import FULL_SIZE, RelaySite
 from tests.support.kafka import Broker
@@ -62,13 +62,13 @@ def failing(hindsight: Hindsight) -> Iterator[None]:
 def retain(site: RelaySite, bank: str, document: str, text: str, **metadata: str) -> None:
     """Store a document as somebody else would."""
     item = {"content": text, "document_id": document, "context": "paperclip", "metadata": metadata}
-    url = f"{site.hindsight.url}/v1/default/banks/{segment(bank)}/memories"
+    url = f"{site.hindsight.url}/v1/default/banks/{quote_segment(bank)}/memories"
     httpx.post(url, json={"items": [item], "async": True}, timeout=60).raise_for_status()
     settle("it is stored", lambda: site.digested(bank))
 
 
 def forget(site: RelaySite, bank: str, document: str) -> None:
-    url = f"{site.hindsight.url}/v1/default/banks/{segment(bank)}/documents/{document}"
+    url = f"{site.hindsight.url}/v1/default/banks/{quote_segment(bank)}/documents/{document}"
     httpx.delete(url, timeout=60).raise_for_status()
 
 
@@ -140,11 +140,11 @@ def test_a_backfill_twice_stores_once(site: RelaySite, acme: Office) -> None:
     with site.worker():
         site.command("backfill", "--company", acme.id)
         site.wait_digested([acme.bank(ada)])
-        before = site.get(f"{segment(acme.bank(ada))}/operations", limit=1)["total"]
+        before = site.get(f"{quote_segment(acme.bank(ada))}/operations", limit=1)["total"]
         site.command("backfill", "--company", acme.id)
         site.wait_digested([acme.bank(ada)])
-    assert site.get(f"{segment(acme.bank(ada))}/operations", limit=1)["total"] == before
-    assert site.get(f"{segment(acme.bank(bea))}/documents", limit=1) is None
+    assert site.get(f"{quote_segment(acme.bank(ada))}/operations", limit=1)["total"] == before
+    assert site.get(f"{quote_segment(acme.bank(bea))}/documents", limit=1) is None
     report = site.audit()[acme.id]
     assert report["comments"] - report["skipped"].get("system_comment", 0) == PAST
     assert (report["held"], report["elsewhere"]) == (PAST, 0)

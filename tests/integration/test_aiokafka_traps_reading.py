@@ -15,7 +15,7 @@ from aiokafka.errors import (
 )
 
 from consumer.errors import DeadLetterReason, Permanent
-from consumer.kafka.producer import Headers, Publisher, TooLarge
+from consumer.kafka.producer import Headers, Publisher, RecordTooLarge
 from consumer.stream.executor import Job
 from consumer.stream.hooks import PollFailed, RecordsExpired
 from consumer.stream.records import Record
@@ -210,7 +210,7 @@ async def test_a_record_at_its_topics_limit_fits_with_headers_only_where_there_i
         await publisher.publish(dead, key, value, headers)
 
     try:
-        async with lane(topics, topic, resolve=dead_letter, write=write, too_large=TooLarge):
+        async with lane(topics, topic, resolve=dead_letter, write=write, too_large=RecordTooLarge):
             await caught_up(topics, TopicPartition(topic, 0))
     finally:
         await publisher.close()
@@ -241,7 +241,7 @@ async def test_a_record_with_neither_key_nor_value_and_a_header_without_one_beco
         async def write(_: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
             await publisher.publish(dead, key, value, headers)
 
-        async with lane(topics, topic, resolve=dead_letter, write=write, too_large=TooLarge):
+        async with lane(topics, topic, resolve=dead_letter, write=write, too_large=RecordTooLarge):
             await caught_up(topics, TopicPartition(topic, 0))
         await publisher.close()
     async with started(member(topics, dead, group="reader")) as reader:

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from consumer.kafka.options import reader
+from consumer.kafka.options import groupless_consumer
 from consumer.settings.model import Settings
 from consumer.settings.validation import variable
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Rebalanced, RebalanceKind
 from demo.ours import command, environment
-from tests.chaos.events import Version, dice, versions
+from tests.chaos.events import Version, seeded_rng, versions
 from tests.support import lanes
 from tests.support.lanes import RunningLane
 from tests.support.scripted import ScriptedHindsight, accept, until
@@ -35,7 +35,7 @@ async def hindsight() -> AsyncIterator[ScriptedHindsight]:
 
 
 def events(count: int) -> list[Version]:
-    return list(versions(count, dice(1, "engine")))
+    return list(versions(count, seeded_rng(1, "engine")))
 
 
 async def publish(of: Settings, produced: list[Version]) -> None:
@@ -58,7 +58,7 @@ async def committed(of: Settings) -> dict[int, int]:
 
 async def records(of: Settings) -> dict[int, list[bytes]]:
     """The values of each partition."""
-    consumer = reader(of)
+    consumer = groupless_consumer(of)
     consumer.subscribe([of.topic_issue_comments])
     await consumer.start()
     try:

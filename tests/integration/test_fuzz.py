@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason
-from consumer.kafka.options import reader
+from consumer.kafka.options import groupless_consumer
 from consumer.settings.model import Settings
 from consumer.stream.hooks import AttemptOutcome
 from demo import recording
@@ -136,7 +136,7 @@ def run_events() -> list[dict[str, Any]]:
 
 async def dead_letters(of: Settings) -> list[dict[str, bytes | None]]:
     """The headers of all dead letters."""
-    consumer = reader(of)
+    consumer = groupless_consumer(of)
     consumer.subscribe([of.topic_dead_letters])
     await consumer.start()
     try:

@@ -14,7 +14,7 @@ from consumer.handlers.context import DeliveryInfo
 from consumer.handlers.recall import recall
 from consumer.handlers.results import Degraded, HandlerResult, Skipped, SkipReason
 from consumer.handlers.retain import retain
-from consumer.http.transport import segment
+from consumer.http.transport import quote_segment
 from consumer.memory.attribution import resolve_user
 from consumer.memory.banks import derive_bank_id
 from consumer.memory.formatting import format_memories
@@ -133,7 +133,7 @@ async def test_recall_query(vector: dict[str, Any]) -> None:
     fixture = make_fixture(**vector["issue"])
     await start(fixture)
     bank, query, *_ = fixture.hindsight.called("recall")[0]
-    assert vector["path_contains"] in segment(bank)
+    assert vector["path_contains"] in quote_segment(bank)
     assert all(part in query for part in vector["query_contains"])
 
 
@@ -217,7 +217,7 @@ async def test_retain_without_comment(vector: dict[str, Any]) -> None:
 async def test_retain_of_a_user(vector: dict[str, Any]) -> None:
     fixture = make_fixture(assigneeAgentId=vector["assignee"])
     await say(fixture)
-    assert vector["path_contains"] in segment(fixture.hindsight.called("retain")[0][0])
+    assert vector["path_contains"] in quote_segment(fixture.hindsight.called("retain")[0][0])
 
 
 WHOLE_SECTIONS = {"bank", "user", "enabled_agent_ids"}

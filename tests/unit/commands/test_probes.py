@@ -17,7 +17,7 @@ from consumer.commands.probes import (
 )
 from consumer.errors import DeadLetterReason, DownKind, Permanent, SettingsError, Transient, Upstream, UpstreamDown
 from consumer.hindsight.client import HindsightClient
-from consumer.http.transport import Reply, Request, Send, Unreachable
+from consumer.http.transport import ConnectError, Request, Response, Transport
 from consumer.kafka.topics import TopicReport, TopicState
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.models import Identity, KeyKind
@@ -109,8 +109,8 @@ def test_missing_hindsight_api_url_fails_and_names_the_field(monkeypatch: pytest
 
 
 async def test_unreachable_hindsight_fails_and_names_the_url() -> None:
-    async def refused(request: Request) -> Reply:
-        raise Unreachable("connection refused")
+    async def refused(request: Request) -> Response:
+        raise ConnectError("connection refused")
 
     probe = (await probed(client(refused)))["hindsight"]
     assert probe.mark is Mark.FAILED
@@ -120,19 +120,19 @@ async def test_unreachable_hindsight_fails_and_names_the_url() -> None:
 
 
 async def test_reachable_hindsight_passes() -> None:
-    async def answers(request: Request) -> Reply:
+    async def answers(request: Request) -> Response:
         path = request.url.removeprefix(HINDSIGHT_URL)
         if path == "/health":
-            return Reply(200, {}, b'{"status":"healthy","database":"connected"}')
+            return Response(200, {}, b'{"status":"healthy","database":"connected"}')
         if path == "/version":
-            return Reply(200, {}, b'{"api_version":"1.1.0"}')
-        return Reply(404, {}, b'{"detail":"Bank \'paperclip-memory-check\' not found"}')
+            return Response(200, {}, b'{"api_version":"1.1.0"}')
+        return Response(404, {}, b'{"detail":"Bank \'paperclip-memory-check\' not found"}')
 
     probe = (await probed(client(answers)))["hindsight"]
     assert probe == Probe("hindsight", Mark.OK, f"{HINDSIGHT_URL} answers and accepts our key; version 1.1.0")
 
 
-def client(send: Send) -> HindsightClient:
+def client(send: Transport) -> HindsightClient:
     return HindsightClient(send, HINDSIGHT_URL, key="sesame", user_agent="paperclip-memory/test")
 
 
@@ -232,8 +232,8 @@ async def test_whose_key_it_is_is_said(identity: Identity, mark: Mark, text: str
 
 
 async def test_a_paperclip_client_can_be_probed() -> None:
-    async def send(request: Request) -> Reply:
-        return Reply(200, {}, b'{"status":"ok"}' if request.url.endswith("/health") else b"[]")
+    async def send(request: Request) -> Response:
+        return Response(200, {}, b'{"status":"ok"}' if request.url.endswith("/health") else b"[]")
 
     paperclip = PaperclipClient(send, PAPERCLIP_URL, key="sesame", user_agent="paperclip-memory/test")
     assert (await probed(paperclip=paperclip))["paperclip"].mark is Mark.WARNED

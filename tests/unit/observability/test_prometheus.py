@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.results import SkipReason
-from consumer.http.transport import Broken, Reply, Request, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, ConnectionLost, Request, RequestTimeout, Response, TransportError
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
 from consumer.observability.metrics import METRICS, Result
@@ -169,9 +169,9 @@ def test_the_version_and_the_process_show(registry: CollectorRegistry, metrics: 
 async def test_a_reply_is_counted_by_its_status(
     registry: CollectorRegistry, metrics: Metrics, upstream: Upstream, status: int, result: Result
 ) -> None:
-    reply = Reply(status, {}, b"")
+    reply = Response(status, {}, b"")
 
-    async def send(request: Request) -> Reply:
+    async def send(request: Request) -> Response:
         return reply
 
     assert result_of(upstream, status) is result
@@ -184,12 +184,12 @@ async def test_a_reply_is_counted_by_its_status(
 
 @pytest.mark.parametrize(
     ("error", "result"),
-    [(TimedOut("t"), Result.TIMEOUT), (Unreachable("u"), Result.CONNECT), (Broken("b"), Result.BROKEN)],
+    [(RequestTimeout("t"), Result.TIMEOUT), (ConnectError("u"), Result.CONNECT), (ConnectionLost("b"), Result.BROKEN)],
 )
 async def test_no_reply_is_counted_and_raised(
-    registry: CollectorRegistry, metrics: Metrics, error: SendError, result: Result
+    registry: CollectorRegistry, metrics: Metrics, error: TransportError, result: Result
 ) -> None:
-    async def send(request: Request) -> Reply:
+    async def send(request: Request) -> Response:
         raise error
 
     with pytest.raises(type(error)):
@@ -200,8 +200,8 @@ async def test_no_reply_is_counted_and_raised(
 
 
 async def test_an_unknown_operation_is_other(registry: CollectorRegistry, metrics: Metrics) -> None:
-    async def send(request: Request) -> Reply:
-        return Reply(200, {}, b"")
+    async def send(request: Request) -> Response:
+        return Response(200, {}, b"")
 
     await metrics.measured(send, Upstream.PAPERCLIP)(Request("GET", "http://x", operation="/api/agents/4711"))
     assert value(registry, "upstream_requests_total", upstream="paperclip", operation="other", result="2xx") == 1

@@ -9,7 +9,7 @@ from consumer.commands.runtime import start_process
 from consumer.errors import Upstream
 from consumer.exporter.lag import Lag
 from consumer.hindsight.client import HindsightOperation
-from consumer.http.transport import Reply, Request
+from consumer.http.transport import Request, Response
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
 from consumer.observability.tool_metrics import ToolCalls
@@ -38,8 +38,8 @@ async def test_ten_thousand_banks_and_runs_make_no_series() -> None:
     registry.register(ExporterGauges(lambda: kafka, lambda: hindsight, 60.0, lambda: NOW))
     before = series(registry)
 
-    async def answer(_request: Request) -> Reply:
-        return Reply(200, {}, b"{}")
+    async def answer(_request: Request) -> Response:
+        return Response(200, {}, b"{}")
 
     send = process.metrics.measured(answer, Upstream.HINDSIGHT)
     for n in range(BANKS_AND_RUNS):

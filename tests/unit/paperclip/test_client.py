@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.http.transport import Reply, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, RequestTimeout, Response, TransportError
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.models import LOOKUPS, Identity, KeyKind, PaperclipOperation
 from demo import recording
@@ -29,7 +29,7 @@ ME = answer(200, recording.agent_me())
 COMPANIES = answer(200, [recording.company()])
 
 
-def client(*answers: Reply | SendError) -> tuple[PaperclipClient, Scripted]:
+def client(*answers: Response | TransportError) -> tuple[PaperclipClient, Scripted]:
     send = Scripted(list(answers))
     return PaperclipClient(send, BASE, key="s3cret", user_agent="paperclip-memory/1.2.3"), send
 
@@ -90,7 +90,7 @@ async def test_404_to_a_wrong_key_is_refused_not_absence(call: str) -> None:
 
 
 @pytest.mark.parametrize("proof", [[COMPANIES], [BOARD_ONLY, ME]], ids=["board", "agent"])
-async def test_404_of_a_run_or_issue_to_a_good_key_is_none(proof: list[Reply]) -> None:
+async def test_404_of_a_run_or_issue_to_a_good_key_is_none(proof: list[Response]) -> None:
     paperclip, _ = client(NO_RUN, *proof, NO_ISSUE, *proof)
     assert await paperclip.run(ID) is None
     assert await paperclip.issue(ID) is None
@@ -106,9 +106,9 @@ async def test_issue_not_found_for_a_comment_is_forbidden_not_absence() -> None:
 
 @pytest.mark.parametrize("reply", [NO_ROUTE, answer(404, b"<html>404</html>"), answer(404, {"message": "gone"})])
 @pytest.mark.parametrize("call", ["run", "issue", "comment"])
-async def test_404_in_other_words_is_transient(call: str, reply: Reply) -> None:
+async def test_404_in_other_words_is_transient(call: str, reply: Response) -> None:
     paperclip, send = client(reply)
-    with pytest.raises(Transient, match="a wrong base URL"):
+    with pytest.raises(Transient, match="wrong base URL"):
         await CALLS[call](paperclip)
     assert len(send.asked) == 1
 
@@ -123,14 +123,14 @@ async def test_404_with_a_key_check_that_fails_is_transient() -> None:
 @pytest.mark.parametrize("reply", [b"<html>", [], {}, None, {"id": OTHER}, {"id": "x"}, {"status": "ok"}])
 async def test_answer_that_is_not_the_requested_object_is_transient(call: str, reply: object) -> None:
     paperclip, _ = client(answer(200, reply))
-    with pytest.raises(Transient, match="not with what Paperclip answers"):
+    with pytest.raises(Transient, match="the body is not Paperclip's"):
         await OBJECTS[call](paperclip)
 
 
 @pytest.mark.parametrize("reply", [b"<html>", {}, {"id": ID}, [{}], [1], [{"id": 1}], [{"id": "x"}]])
 async def test_agents_in_another_shape_are_transient(reply: object) -> None:
     paperclip, _ = client(answer(200, reply))
-    with pytest.raises(Transient, match="not with what Paperclip answers"):
+    with pytest.raises(Transient, match="the body is not Paperclip's"):
         await paperclip.agents(COMPANY)
 
 
@@ -228,8 +228,8 @@ def test_every_operation_is_tested() -> None:
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
-        (Unreachable("refused"), UpstreamDown),
-        (TimedOut("15 s"), Transient),
+        (ConnectError("refused"), UpstreamDown),
+        (RequestTimeout("15 s"), Transient),
         (answer(401, {"error": "Unauthorized"}), UpstreamDown),
         (answer(500, {"error": "Internal server error"}), Transient),
         (answer(200, b"<html>Sign in</html>"), Transient),
@@ -239,7 +239,7 @@ def test_every_operation_is_tested() -> None:
 async def test_every_failure_is_in_the_error_tree(
     operation: str,
     call: Callable[[PaperclipClient], Awaitable[object]],
-    failure: Reply | SendError,
+    failure: Response | TransportError,
     expected: type[HandlingError],
 ) -> None:
     paperclip, send = client(failure)

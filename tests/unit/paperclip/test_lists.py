@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from consumer.errors import Permanent, Transient, UpstreamDown
-from consumer.http.transport import Reply, Request
+from consumer.http.transport import Request, Response
 from consumer.paperclip.client import AUDIT_PAGE, COMMENTS_PAGE, ISSUES_PAGE, PaperclipClient
 from consumer.paperclip.models import is_forbidden
 
@@ -29,13 +29,13 @@ class FakeServer:
         self._answer = answer
         self.requests: list[tuple[str, dict[str, str]]] = []
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, request: Request) -> Response:
         parts = urlsplit(request.url)
         query = dict(parse_qsl(parts.query))
         self.requests.append((parts.path, query))
         answer = self._answer(parts.path, query)
         status, body = answer if isinstance(answer, tuple) else (200, answer)
-        return Reply(status, {"date": "Mon, 30 Nov 2026 12:00:00 GMT"}, json.dumps(body).encode())
+        return Response(status, {"date": "Mon, 30 Nov 2026 12:00:00 GMT"}, json.dumps(body).encode())
 
     @property
     def client(self) -> PaperclipClient:

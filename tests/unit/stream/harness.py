@@ -1,4 +1,4 @@
-"""A lane on a `FakeSource`, with work, a clock and a dead-letter topic that a test holds in its hand."""
+"""A lane on a `FakeSource`, with scripted jobs, a manual clock and a fake dead-letter topic."""
 
 import asyncio
 from collections import defaultdict
@@ -7,7 +7,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from consumer import upstream_success
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.results import Done, HandlerResult
 from consumer.stream.backpressure import BackpressureLimits
@@ -17,6 +16,7 @@ from consumer.stream.lane import Lane
 from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.scheduler import LaneScheduler
+from consumer.upstream_success import record_success
 from tests.unit.stream.fake_source import FakeSource
 from tests.unit.stream.samples import P0
 
@@ -68,10 +68,11 @@ class FakeDeadLetters:
 
 
 class FakeJobs:
-    """What the jobs do: a key's script, one step an attempt, then success; all of it when the gate is open.
+    """Scripted jobs: one step of its key's script per attempt, then success. Jobs wait while the gate is closed.
 
     Attributes:
-        order: the offsets of each key as they were started; `broken` when two of one key ran at once.
+        order: the offsets of each key in the order of their starts.
+        broken: whether two records of one key ran at once.
     """
 
     def __init__(self) -> None:
@@ -123,7 +124,7 @@ class FakeJobs:
         step = steps.pop(0) if steps else self.always.get(record.key, Done())
         if isinstance(step, BaseException):
             raise step
-        upstream_success.record(Upstream.HINDSIGHT)
+        record_success(Upstream.HINDSIGHT)
         return step
 
     @property
@@ -155,13 +156,13 @@ class LaneHarness:
         return sum(end - self.source.committed.get(p, 0) for p, end in self.source.ends.items())
 
     async def advance_until(self, condition: Callable[[], object], seconds: float = 400.0) -> None:
-        """Let time pass until a condition holds."""
+        """Advance the clock until a condition holds."""
         while not condition():
             self.clock.now += seconds
             await asyncio.sleep(0.002)
 
     async def drain(self) -> None:
-        """Everything that was produced is committed."""
+        """Advance the clock until everything produced is committed."""
         await self.advance_until(lambda: self.lag == 0)
 
 
@@ -174,13 +175,13 @@ async def running_lane(
     drain_timeout: float = 0.05,
     joined: bool = True,
 ) -> AsyncIterator[LaneHarness]:
-    """A lane that runs, and has its partitions (P0 unless told) if `joined`."""
-    source, work, letters, clock = FakeSource(*(partitions or (P0,))), FakeJobs(), FakeDeadLetters(), Clock()
+    """A running lane; if `joined`, with its partitions assigned (by default P0)."""
+    source, jobs, dead_letters, clock = FakeSource(*(partitions or (P0,))), FakeJobs(), FakeDeadLetters(), Clock()
     events: list[EngineEvent] = []
     scheduler = LaneScheduler(limit, retry or RetryPolicy(max_attempts=3), limits or BackpressureLimits())
     settings = LaneSettings("retain", "dead", drain_timeout, TooLargeError)
-    lane = Lane(settings, scheduler, source, work.make_job, letters.write, events.append, clock, clock)
-    harness = LaneHarness(source, scheduler, lane, work, letters, clock, events)
+    lane = Lane(settings, scheduler, source, jobs.make_job, dead_letters.write, events.append, clock, clock)
+    harness = LaneHarness(source, scheduler, lane, jobs, dead_letters, clock, events)
     harness.running = asyncio.create_task(lane.run())
     try:
         if joined:
@@ -188,8 +189,8 @@ async def running_lane(
             await source.rebalance(*source.logs)
         yield harness
     finally:
-        work.gate.set()
-        work.stubborn = False
+        jobs.gate.set()
+        jobs.stubborn = False
         await lane.stop(1.0)
         harness.running.cancel()
         await asyncio.gather(harness.running, return_exceptions=True)

@@ -18,7 +18,7 @@ def loaded(records: int, size: int) -> PartitionLoad:
     ("records", "size", "pending", "paused"),
     [(0, 0, 0, False), (9, 1, 9, False), (10, 1, 10, True), (1, 99, 1, False), (1, 100, 1, True), (1, 1, 20, True)],
 )
-def test_each_limit_pauses(records: int, size: int, pending: int, paused: bool) -> None:
+def test_a_partition_is_paused_at_any_of_its_limits(records: int, size: int, pending: int, paused: bool) -> None:
     assert loaded(records, size).update(pending) is paused
 
 
@@ -26,13 +26,13 @@ def test_each_limit_pauses(records: int, size: int, pending: int, paused: bool) 
     ("records", "size", "pending", "paused"),
     [(5, 10, 10, False), (6, 1, 0, True), (1, 51, 0, True), (1, 1, 11, True), (0, 0, 0, False)],
 )
-def test_it_is_resumed_at_half_of_all_limits(records: int, size: int, pending: int, paused: bool) -> None:
+def test_a_paused_partition_resumes_at_half_of_all_limits(records: int, size: int, pending: int, paused: bool) -> None:
     load = loaded(records, size)
     load.paused = True
     assert load.update(pending) is paused
 
 
-def test_between_half_and_all_it_stays_as_it_is() -> None:
+def test_between_half_and_full_a_partition_stays_paused_or_running() -> None:
     load = loaded(10, 1)
     assert load.update(0)
     for _ in range(4):
@@ -57,5 +57,5 @@ def test_between_half_and_all_it_stays_as_it_is() -> None:
         (1_000 * FULL_SHARES, BackpressureLimits(records=1, bytes=1, pending=20)),
     ],
 )
-def test_many_partitions_share_what_some_may_hold(partitions: int, share: BackpressureLimits) -> None:
+def test_more_than_16_partitions_share_the_limits_of_16(partitions: int, share: BackpressureLimits) -> None:
     assert LIMITS.share(partitions) == share

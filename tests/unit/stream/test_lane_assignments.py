@@ -14,10 +14,10 @@ from tests.unit.stream.samples import P0, P1
 
 
 def kinds(harness: LaneHarness) -> list[tuple[RebalanceKind, bool]]:
-    return [(told.kind, told.drained) for told in harness.events_of(Rebalanced)]
+    return [(event.kind, event.drained) for event in harness.events_of(Rebalanced)]
 
 
-async def test_a_revoke_lets_what_is_in_flight_end_and_commits_it() -> None:
+async def test_a_revoke_drains_records_in_flight_and_commits_them() -> None:
     async with running_lane(drain_timeout=30.0) as harness:
         harness.jobs.gate.clear()
         harness.source.produce(b"a")
@@ -33,7 +33,7 @@ async def test_a_revoke_lets_what_is_in_flight_end_and_commits_it() -> None:
         assert harness.lane.state().assigned == {}
 
 
-async def test_a_revoke_with_64_slow_jobs_ends_at_its_deadline_without_them() -> None:
+async def test_a_revoke_cancels_jobs_that_outlast_the_drain_timeout() -> None:
     async with running_lane(limit=64) as harness:
         harness.source.produce(b"done")
         await eventually(lambda: harness.attempts(AttemptOutcome.SUCCEEDED))
@@ -54,7 +54,7 @@ async def test_a_revoke_with_64_slow_jobs_ends_at_its_deadline_without_them() ->
         assert harness.jobs.order[0, b"done"] == [0], "only what lies above the committed offset is repeated"
 
 
-async def test_jobs_that_will_not_be_cancelled_are_left_behind_and_their_results_dropped() -> None:
+async def test_results_of_jobs_that_survive_cancellation_are_dropped() -> None:
     async with running_lane(P0, P1, joined=False) as harness:
         await eventually(lambda: harness.source.polls)
         await harness.source.rebalance(P0)
@@ -70,7 +70,7 @@ async def test_jobs_that_will_not_be_cancelled_are_left_behind_and_their_results
         await eventually(lambda: not harness.jobs.running)
         harness.source.produce(b"b", partition=P1)
         await eventually(lambda: harness.source.committed == {P1: 1})
-        assert {told.facts["partition"] for told in harness.attempts(AttemptOutcome.SUCCEEDED)} == {1}
+        assert {event.facts["partition"] for event in harness.attempts(AttemptOutcome.SUCCEEDED)} == {1}
 
 
 async def test_an_eviction_skips_the_drain_and_commits_nothing() -> None:
@@ -88,7 +88,7 @@ async def test_an_eviction_skips_the_drain_and_commits_nothing() -> None:
         await harness.drain()
 
 
-async def test_records_that_come_before_the_listener_is_called_belong_to_the_new_assignment() -> None:
+async def test_records_that_arrive_before_the_listener_is_called_belong_to_the_new_assignment() -> None:
     async with running_lane(P0, P1) as harness:
         harness.source.produce(b"a")
         await eventually(lambda: harness.lag == 0)
@@ -103,7 +103,7 @@ async def test_records_that_come_before_the_listener_is_called_belong_to_the_new
         assert harness.jobs.order[1, b"early"] == [0]
 
 
-async def test_pauses_do_not_outlive_their_assignment_nor_does_the_next_one_miss_them() -> None:
+async def test_a_new_assignment_starts_unpaused_and_is_paused_again_when_full() -> None:
     async with running_lane(limit=1, limits=BackpressureLimits(records=5)) as harness:
         harness.jobs.gate.clear()
         for n in range(20):
@@ -115,7 +115,7 @@ async def test_pauses_do_not_outlive_their_assignment_nor_does_the_next_one_miss
         await harness.drain()
 
 
-async def test_what_is_done_but_not_committed_is_not_done_again() -> None:
+async def test_completed_but_uncommitted_records_are_not_repeated_after_a_rebalance() -> None:
     async with running_lane(limit=4) as harness:
         harness.jobs.gate.clear()
         harness.source.produce(b"slow")
@@ -133,7 +133,7 @@ async def test_what_is_done_but_not_committed_is_not_done_again() -> None:
         assert all(len(harness.jobs.order[0, f"{n}".encode()]) == 1 for n in range(5))
 
 
-async def test_a_commit_that_a_revoke_cuts_short_is_unknown_and_does_not_go_on() -> None:
+async def test_a_commit_cancelled_by_a_revoke_is_unknown_and_does_not_continue() -> None:
     async with running_lane() as harness:
         begun, cut = asyncio.Event(), asyncio.Event()
 
@@ -156,7 +156,7 @@ async def test_a_commit_that_a_revoke_cuts_short_is_unknown_and_does_not_go_on()
         assert results == [CommitResult.UNKNOWN, CommitResult.COMMITTED]
 
 
-async def test_a_revoke_whose_commit_hangs_ends_all_the_same() -> None:
+async def test_a_revoke_ends_even_if_its_commit_hangs() -> None:
     async with running_lane() as harness:
         harness.jobs.gate.clear()
         harness.source.produce(b"a")
@@ -170,7 +170,7 @@ async def test_a_revoke_whose_commit_hangs_ends_all_the_same() -> None:
         harness.source.on_commit = None
 
 
-async def test_a_revoke_that_cannot_commit_still_purges() -> None:
+async def test_a_revoke_whose_commit_is_cancelled_still_drops_the_assignment() -> None:
     """A `CancelledError` from inside the client must not leave the old assignment in place."""
     async with running_lane() as harness:
 
@@ -192,7 +192,7 @@ async def test_a_revoke_that_cannot_commit_still_purges() -> None:
 
 
 @pytest.mark.parametrize("taken", [True, False])
-async def test_what_becomes_of_a_dead_letter_after_its_partition_has_gone_is_nobodys_business(taken: bool) -> None:
+async def test_a_dead_letter_result_after_its_partition_was_revoked_is_dropped(taken: bool) -> None:
     async with running_lane() as harness:
         begun, go = asyncio.Event(), asyncio.Event()
 
@@ -218,7 +218,7 @@ async def test_what_becomes_of_a_dead_letter_after_its_partition_has_gone_is_nob
         assert harness.jobs.order[0, b"a"] == [0, 0]
 
 
-async def test_a_dead_letter_that_is_being_written_is_cut_short_by_a_revoke() -> None:
+async def test_a_revoke_cancels_a_dead_letter_write() -> None:
     async with running_lane() as harness:
         begun = asyncio.Event()
 
@@ -239,7 +239,7 @@ async def test_a_dead_letter_that_is_being_written_is_cut_short_by_a_revoke() ->
         assert harness.jobs.order[0, b"a"] == [0, 0]
 
 
-async def test_the_first_assignment_of_all_is_told_after_an_empty_revoke() -> None:
+async def test_the_first_assignment_reports_no_revoke() -> None:
     async with running_lane() as harness:
         assert kinds(harness) == [(RebalanceKind.ASSIGNED, True)]
 
@@ -270,7 +270,7 @@ async def test_a_poll_that_raises_before_anything_was_read_loses_nothing(monkeyp
         await eventually(lambda: harness.jobs.order[0, b"a"] == [0])
 
 
-async def test_going_back_is_tried_until_it_works_and_nothing_is_committed_meanwhile() -> None:
+async def test_a_rewind_is_retried_until_it_works_and_nothing_is_committed_meanwhile() -> None:
     async with running_lane(P0, P1) as harness:
         harness.source.produce(b"a")
         await eventually(lambda: harness.lag == 0)
@@ -291,7 +291,7 @@ async def test_going_back_is_tried_until_it_works_and_nothing_is_committed_meanw
         assert harness.jobs.order[0, b"b"] == [1]
 
 
-async def test_going_back_over_a_rebalance_leaves_the_new_positions_alone() -> None:
+async def test_a_rewind_interrupted_by_a_rebalance_does_not_seek_the_new_assignment() -> None:
     """The old tracker's position would skip what another member had committed less of."""
     async with running_lane(limit=1) as harness:
         harness.jobs.gate.clear()
@@ -321,7 +321,7 @@ async def test_going_back_over_a_rebalance_leaves_the_new_positions_alone() -> N
         assert [harness.jobs.order[0, key] for key in (b"1", b"2", b"3", b"4", b"new")] == [[1], [2], [3], [4], [5]]
 
 
-async def test_a_log_that_was_cut_off_is_read_anew_and_the_other_partitions_lose_nothing() -> None:
+async def test_a_truncated_log_is_read_from_its_new_start_and_other_partitions_lose_nothing() -> None:
     async with running_lane(P0, P1) as harness:
         for n in range(5):
             harness.source.produce(f"old{n}".encode())
@@ -342,7 +342,7 @@ async def test_a_log_that_was_cut_off_is_read_anew_and_the_other_partitions_lose
         assert not harness.jobs.broken
 
 
-async def test_a_log_that_was_cut_off_before_it_was_read_is_read_too() -> None:
+async def test_a_log_truncated_before_its_first_read_is_read_from_its_new_start() -> None:
     async with running_lane(joined=False) as harness:
         harness.source.committed = {P0: 50}
         await eventually(lambda: harness.source.polls)

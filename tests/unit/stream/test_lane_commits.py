@@ -43,14 +43,14 @@ async def test_a_marker_at_the_tail_is_committed_so_that_lag_is_0() -> None:
         assert harness.source.committed == {P0: 2}
 
 
-async def test_a_topic_of_markers_only_is_committed_too() -> None:
+async def test_a_partition_of_only_markers_is_committed() -> None:
     async with running_lane(P0, P1) as harness:
         harness.source.hole(P1)
         await eventually(lambda: harness.source.committed.get(P1) == 1)
         assert harness.jobs.started == 0
 
 
-async def test_a_marker_behind_a_record_that_is_not_done_waits_for_it() -> None:
+async def test_a_marker_behind_an_unfinished_record_is_not_committed() -> None:
     async with running_lane() as harness:
         harness.jobs.gate.clear()
         harness.source.produce(b"a")
@@ -62,7 +62,7 @@ async def test_a_marker_behind_a_record_that_is_not_done_waits_for_it() -> None:
         await eventually(lambda: harness.lag == 0)
 
 
-async def test_a_position_read_while_records_came_in_is_not_taken_for_theirs() -> None:
+async def test_a_position_read_during_a_delivery_is_not_committed() -> None:
     async with running_lane(limit=1) as harness:
         harness.source.produce(b"a")
         await eventually(lambda: harness.lag == 0)
@@ -88,7 +88,7 @@ async def test_a_position_read_while_records_came_in_is_not_taken_for_theirs() -
         await eventually(lambda: harness.lag == 0)
 
 
-async def test_positions_that_a_failed_poll_has_moved_are_not_committed() -> None:
+async def test_positions_moved_by_a_failed_poll_are_not_committed() -> None:
     async with running_lane() as harness:
         harness.source.produce(b"a")
         await eventually(lambda: harness.lag == 0)
@@ -115,7 +115,7 @@ async def test_positions_that_a_failed_poll_has_moved_are_not_committed() -> Non
         assert harness.jobs.order[0, b"b"] == [1]
 
 
-async def test_positions_that_cannot_be_had_do_not_hold_up_commits() -> None:
+async def test_unavailable_positions_do_not_block_commits() -> None:
     async with running_lane() as harness:
 
         async def fail(partition: Partition) -> int:
@@ -129,7 +129,7 @@ async def test_positions_that_cannot_be_had_do_not_hold_up_commits() -> None:
 @pytest.mark.parametrize(
     ("hangs", "result"), [(True, CommitResult.UNKNOWN), (False, CommitResult.FAILED)], ids=["hangs", "fails"]
 )
-async def test_a_commit_that_does_not_arrive_is_told_and_tried_again(hangs: bool, result: CommitResult) -> None:
+async def test_a_failed_or_timed_out_commit_is_reported_and_retried(hangs: bool, result: CommitResult) -> None:
     async with running_lane() as harness:
 
         async def fail() -> None:
@@ -142,12 +142,12 @@ async def test_a_commit_that_does_not_arrive_is_told_and_tried_again(hangs: bool
         harness.source.produce(b"a")
         await eventually(lambda: harness.lag == 0)
         ended = harness.events_of(CommitFinished)
-        assert [each.result for each in ended] == [result, CommitResult.COMMITTED]
+        assert [event.result for event in ended] == [result, CommitResult.COMMITTED]
         assert ended[0].error == ("timed out" if hangs else "OSError: no coordinator")
         assert ended[1].partitions == 1
 
 
-async def test_a_commit_cancelled_from_inside_is_unknown_and_tried_again() -> None:
+async def test_a_commit_cancelled_from_inside_is_unknown_and_retried() -> None:
     async with running_lane() as harness:
 
         async def cancelled() -> None:
@@ -157,13 +157,13 @@ async def test_a_commit_cancelled_from_inside_is_unknown_and_tried_again() -> No
         harness.source.on_commit = cancelled
         harness.source.produce(b"a")
         await eventually(lambda: harness.lag == 0)
-        assert [each.result for each in harness.events_of(CommitFinished)] == [
+        assert [event.result for event in harness.events_of(CommitFinished)] == [
             CommitResult.UNKNOWN,
             CommitResult.COMMITTED,
         ]
 
 
-async def test_a_tick_that_fails_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_in_a_tick_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it would work on for ever and commit nothing."""
     async with running_lane() as harness:
         monkeypatch.setattr(harness.scheduler, "committable", lambda: 1 / 0)
@@ -172,7 +172,7 @@ async def test_a_tick_that_fails_ends_the_lane(monkeypatch: pytest.MonkeyPatch) 
         monkeypatch.undo()
 
 
-async def test_records_that_retention_removed_before_they_were_read_are_told() -> None:
+async def test_records_deleted_by_retention_before_they_were_read_are_reported() -> None:
     async with running_lane(joined=False) as harness:
         for _ in range(10):
             harness.source.produce(b"a")
@@ -185,7 +185,7 @@ async def test_records_that_retention_removed_before_they_were_read_are_told() -
         assert harness.jobs.order[0, b"a"] == [7, 8, 9]
 
 
-async def test_a_group_without_a_commit_has_lost_nothing_when_the_log_begins_late() -> None:
+async def test_a_group_without_a_commit_reports_no_expired_records() -> None:
     async with running_lane(joined=False) as harness:
         for _ in range(3):
             harness.source.produce(b"a")
@@ -196,7 +196,7 @@ async def test_a_group_without_a_commit_has_lost_nothing_when_the_log_begins_lat
         assert harness.events_of(RecordsExpired) == []
 
 
-async def test_a_partition_that_is_overtaken_while_it_is_paused_is_told_once() -> None:
+async def test_records_that_expire_while_their_partition_is_paused_are_reported_once() -> None:
     """An upstream that is down for longer than the topic keeps its records."""
     async with running_lane(P0) as harness:
         harness.source.produce(b"a")
@@ -247,7 +247,7 @@ async def test_nothing_is_committed_between_assignments() -> None:
         assert harness.source.commits == []
 
 
-async def test_starts_that_another_rebalance_has_made_old_are_not_used() -> None:
+async def test_log_starts_read_before_a_rebalance_are_not_used() -> None:
     async with running_lane(joined=False) as harness:
         await eventually(lambda: harness.source.polls)
         asked, go = asyncio.Event(), asyncio.Event()

@@ -14,7 +14,7 @@ from tests.unit.stream.harness import POISON, eventually, running_lane
 from tests.unit.stream.samples import P0, P1
 
 
-async def test_a_key_runs_in_order_and_keys_run_beside_each_other() -> None:
+async def test_records_of_a_key_run_in_order_and_keys_run_side_by_side() -> None:
     async with running_lane(P0, P1, limit=8) as harness:
         harness.jobs.gate.clear()
         for _ in range(20):
@@ -43,7 +43,7 @@ async def test_no_more_than_the_limit_is_in_flight() -> None:
         assert harness.jobs.most == 3
 
 
-async def test_a_failure_waits_for_its_time_and_holds_up_only_its_key() -> None:
+async def test_a_failed_record_delays_only_its_own_key() -> None:
     async with running_lane() as harness:
         harness.jobs.script[b"a"] = [POISON]
         harness.source.produce(b"a")
@@ -58,7 +58,7 @@ async def test_a_failure_waits_for_its_time_and_holds_up_only_its_key() -> None:
         assert harness.jobs.order[0, b"a"] == [0, 0, 1]
 
 
-async def test_a_wait_ends_at_its_time_and_not_at_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_retry_starts_when_due_without_waiting_for_the_next_poll(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_lane() as harness:
         monkeypatch.setattr(lane, "POLL_TIMEOUT", 3_600.0)
         loop = asyncio.get_running_loop()
@@ -70,7 +70,7 @@ async def test_a_wait_ends_at_its_time_and_not_at_the_next_poll(monkeypatch: pyt
         await eventually(lambda: harness.jobs.order[0, b"a"] == [1, 1])
 
 
-async def test_a_handler_that_waits_for_something_spends_no_attempt() -> None:
+async def test_not_yet_spends_no_attempt() -> None:
     async with running_lane() as harness:
         harness.jobs.script[b"a"] = [NotYet("unfinished") for _ in range(5)]
         harness.source.produce(b"a")
@@ -81,7 +81,7 @@ async def test_a_handler_that_waits_for_something_spends_no_attempt() -> None:
 
 
 @pytest.mark.parametrize("error", [KeyError("a bug"), asyncio.CancelledError(), TimeoutError()])
-async def test_whatever_a_handler_raises_is_tried_again(error: BaseException) -> None:
+async def test_a_foreign_exception_of_a_handler_is_retried(error: BaseException) -> None:
     async with running_lane() as harness:
         harness.jobs.script[b"a"] = [error]
         harness.source.produce(b"a")
@@ -90,7 +90,7 @@ async def test_whatever_a_handler_raises_is_tried_again(error: BaseException) ->
         assert harness.jobs.order[0, b"a"] == [0, 0]
 
 
-async def test_each_ending_is_told() -> None:
+async def test_each_outcome_is_reported() -> None:
     async with running_lane() as harness:
         harness.jobs.script = {
             b"skip": [Skipped(SkipReason.NO_AGENT)],
@@ -101,18 +101,18 @@ async def test_each_ending_is_told() -> None:
             harness.source.produce(key, timestamp=999_990_000)
         harness.source.produce(b"other", b"ignored", timestamp=999_990_000)
         await eventually(lambda: harness.lag == 0)
-        told = {str(ended.facts["offset"]): ended for ended in harness.attempts(*AttemptOutcome)}
-        assert [(told[f"{n}"].outcome, told[f"{n}"].reason, told[f"{n}"].handler) for n in range(5)] == [
+        attempts = {str(attempt.facts["offset"]): attempt for attempt in harness.attempts(*AttemptOutcome)}
+        assert [(attempts[f"{n}"].outcome, attempts[f"{n}"].reason, attempts[f"{n}"].handler) for n in range(5)] == [
             (AttemptOutcome.SUCCEEDED, None, "retain"),
             (AttemptOutcome.SKIPPED, SkipReason.NO_AGENT, "retain"),
             (AttemptOutcome.FAILED, Upstream.HINDSIGHT, "retain"),
             (AttemptOutcome.DEAD_LETTERED, DeadLetterReason.REJECTED, "retain"),
             (AttemptOutcome.IGNORED, None, "ignored"),
         ]
-        assert {ended.age for ended in told.values()} == {10.0}
-        assert told["3"].facts == {"event_id": "event-3", "topic": "comments", "partition": 0, "offset": 3}
-        assert told["3"].error == "422"
-        assert told["0"].error == ""
+        assert {attempt.age for attempt in attempts.values()} == {10.0}
+        assert attempts["3"].facts == {"event_id": "event-3", "topic": "comments", "partition": 0, "offset": 3}
+        assert attempts["3"].error == "422"
+        assert attempts["0"].error == ""
 
 
 async def test_a_full_partition_is_paused_once_and_resumed_at_half() -> None:
@@ -134,7 +134,7 @@ async def test_a_full_partition_is_paused_once_and_resumed_at_half() -> None:
         assert harness.source.pauses <= 3, "not at every record"
 
 
-async def test_a_stuck_key_does_not_let_the_uncommitted_span_grow_for_ever() -> None:
+async def test_a_stuck_key_pauses_its_partition_at_the_pending_limit() -> None:
     async with running_lane(limit=2, limits=BackpressureLimits(pending=50)) as harness:
         harness.jobs.always[b"stuck"] = POISON
         harness.source.produce(b"stuck")
@@ -147,7 +147,7 @@ async def test_a_stuck_key_does_not_let_the_uncommitted_span_grow_for_ever() -> 
         assert len(harness.source.delivered) == before, "polling goes on, and brings nothing"
 
 
-async def test_its_state_says_how_it_stands() -> None:
+async def test_the_state_of_a_lane() -> None:
     async with running_lane(P0, P1, joined=False) as harness:
         state = harness.lane.state()
         assert (state.joined, state.rebalancing, state.assigned) == (False, True, {})
@@ -174,16 +174,16 @@ async def test_its_state_says_how_it_stands() -> None:
         assert harness.lane.state().last_commit == harness.clock.now
 
 
-async def test_a_standby_has_joined() -> None:
+async def test_a_member_without_partitions_counts_as_joined() -> None:
     async with running_lane(joined=False) as harness:
         await eventually(lambda: harness.source.polls)
         await harness.source.rebalance()
         assert harness.lane.state().joined
         assert not harness.lane.state().rebalancing
-        assert [told.partitions for told in harness.events_of(Rebalanced)] == [0]
+        assert [event.partitions for event in harness.events_of(Rebalanced)] == [0]
 
 
-async def test_a_kafka_that_is_not_there_yet_is_tried_again() -> None:
+async def test_joining_is_retried_while_kafka_is_unreachable() -> None:
     async with running_lane(joined=False) as harness:
 
         async def fail() -> None:
@@ -208,7 +208,7 @@ async def test_a_bug_of_the_engine_ends_the_lane(monkeypatch: pytest.MonkeyPatch
             await harness.running
 
 
-async def test_a_partition_of_the_fake_is_a_partition() -> None:
+async def test_the_fake_source_rejects_partitions_that_are_not_assigned() -> None:
     """The fake holds the engine to what aiokafka would raise."""
     async with running_lane() as harness:
         with pytest.raises(AssertionError):

@@ -40,7 +40,7 @@ async def test_an_outage_costs_no_attempts_and_probes_one_at_a_time() -> None:
         ]
 
 
-async def test_a_breaker_that_is_open_for_another_reason_says_so() -> None:
+async def test_a_breaker_that_changes_its_reason_reports_a_close_and_an_open() -> None:
     async with running_lane(limit=1) as harness:
         harness.jobs.script[b"a"] = [DOWN, UpstreamDown("401", upstream=Upstream.HINDSIGHT, kind=DownKind.REFUSED)]
         harness.source.produce(b"a")
@@ -62,7 +62,7 @@ async def test_polling_goes_on_while_a_breaker_is_open() -> None:
         await eventually(lambda: harness.source.polls > polls + 3)
 
 
-async def test_a_skip_as_a_probe_goes_by_at_once() -> None:
+async def test_skips_pass_an_open_breaker_without_delay() -> None:
     async with running_lane(limit=1) as harness:
         harness.jobs.always[b"a"] = DOWN
         harness.source.produce(b"a")
@@ -96,7 +96,7 @@ async def test_poison_ends_as_dead_letters_and_the_other_keys_go_on(count: int) 
         assert harness.lane.state().breakers == {}
 
 
-async def test_poison_that_is_slow_to_die_holds_up_only_its_key() -> None:
+async def test_a_poison_record_with_long_retries_delays_only_its_own_key() -> None:
     async with running_lane(limit=2) as harness:
         harness.jobs.always[b"poison"] = Transient("503", upstream=Upstream.HINDSIGHT, retry_after=300.0)
         harness.source.produce(b"poison")
@@ -107,7 +107,7 @@ async def test_poison_that_is_slow_to_die_holds_up_only_its_key() -> None:
 
 
 @pytest.mark.parametrize("failure", [OSError("no broker"), asyncio.CancelledError(), DOWN])
-async def test_a_dead_letter_topic_that_is_down_holds_the_record_visibly(failure: BaseException) -> None:
+async def test_a_record_is_parked_visibly_while_its_dead_letter_cannot_be_written(failure: BaseException) -> None:
     async with running_lane() as harness:
         harness.dead_letters.fails = failure
         harness.jobs.always[b"bad"] = UNDECODABLE
@@ -117,17 +117,17 @@ async def test_a_dead_letter_topic_that_is_down_holds_the_record_visibly(failure
         await harness.advance_until(lambda: harness.dead_letters.tries > 3)
         assert harness.lane.state().parked[ParkReason.DEAD_LETTER_UNAVAILABLE] == 1
         assert harness.source.committed == {}
-        held = harness.attempts(AttemptOutcome.RETRIED)
-        assert {told.reason for told in held} == {ParkReason.DEAD_LETTER_UNAVAILABLE}
-        assert held[-1].error.count("its dead letter") == 1
-        assert "not JSON" in held[-1].error
+        retried = harness.attempts(AttemptOutcome.RETRIED)
+        assert {attempt.reason for attempt in retried} == {ParkReason.DEAD_LETTER_UNAVAILABLE}
+        assert retried[-1].error.count("its dead letter") == 1
+        assert "not JSON" in retried[-1].error
         harness.dead_letters.fails = None
         await harness.drain()
         assert [value for _, value, _ in harness.dead_letters.written] == [b"\xff", b"\xfe"]
         assert harness.jobs.order[0, b"good"] == [2]
 
 
-async def test_a_handler_is_not_asked_again_for_a_record_whose_dead_letter_waits() -> None:
+async def test_a_handler_does_not_run_again_while_the_dead_letter_waits() -> None:
     async with running_lane() as harness:
         harness.dead_letters.fails = OSError()
         harness.jobs.script[b"a"] = [REJECTED]
@@ -136,11 +136,11 @@ async def test_a_handler_is_not_asked_again_for_a_record_whose_dead_letter_waits
         harness.dead_letters.fails = None
         await harness.drain()
         assert harness.jobs.order[0, b"a"] == [0]
-        [letter] = harness.dead_letters.written
-        assert letter[2]["dead-letter-event-id"] == b"event-0"
+        [dead_letter] = harness.dead_letters.written
+        assert dead_letter[2]["dead-letter-event-id"] == b"event-0"
 
 
-async def test_a_dead_letter_that_is_too_large_is_cut() -> None:
+async def test_a_dead_letter_that_is_too_large_is_truncated() -> None:
     async with running_lane() as harness:
         harness.dead_letters.limit = 5
         harness.jobs.script[b"a"] = [REJECTED]
@@ -169,7 +169,7 @@ async def test_a_run_of_refusals_does_not_drain_the_topic_into_dead_letters() ->
         assert harness.events_of(BreakerChanged)[-1].opened is False
 
 
-async def test_undecodable_records_do_not_slow_the_lane() -> None:
+async def test_undecodable_records_do_not_throttle_the_lane() -> None:
     async with running_lane() as harness:
         harness.jobs.always[None] = UNDECODABLE
         for _ in range(60):
@@ -179,7 +179,7 @@ async def test_undecodable_records_do_not_slow_the_lane() -> None:
         assert harness.source.committed == {P0: 60}
 
 
-async def test_a_machine_whose_time_is_put_back_waits_no_longer(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_setting_the_machines_time_back_does_not_stretch_timers(monkeypatch: pytest.MonkeyPatch) -> None:
     steady = steady_clock()
     before, wall = steady(), time.time()
     monkeypatch.setattr(time, "time", lambda: wall - 3600.0)

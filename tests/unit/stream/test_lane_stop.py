@@ -9,7 +9,7 @@ from tests.unit.stream.harness import eventually, running_lane
 from tests.unit.stream.samples import P0
 
 
-async def test_stop_lets_what_is_in_flight_end_and_commits_it() -> None:
+async def test_stop_drains_records_in_flight_and_commits_them() -> None:
     async with running_lane() as harness:
         harness.jobs.gate.clear()
         harness.source.produce(b"a")
@@ -23,7 +23,7 @@ async def test_stop_lets_what_is_in_flight_end_and_commits_it() -> None:
         assert harness.source.closed
 
 
-async def test_stop_ends_when_the_consumer_does_not() -> None:
+async def test_stop_ends_at_its_deadline_when_the_consumer_hangs() -> None:
     async with running_lane() as harness:
         harness.source.produce(b"a")
         await eventually(lambda: harness.attempts(AttemptOutcome.SUCCEEDED))
@@ -35,7 +35,7 @@ async def test_stop_ends_when_the_consumer_does_not() -> None:
         harness.source.on_stop = None
 
 
-async def test_stop_ends_when_neither_jobs_nor_commits_nor_the_consumer_do() -> None:
+async def test_stop_ends_at_its_deadline_when_jobs_commits_and_the_consumer_hang() -> None:
     async with running_lane(limit=64) as harness:
         harness.source.on_commit = asyncio.Event().wait  # type: ignore[assignment]
         harness.source.on_stop = asyncio.Event().wait  # type: ignore[assignment]
@@ -52,7 +52,7 @@ async def test_stop_ends_when_neither_jobs_nor_commits_nor_the_consumer_do() -> 
         harness.source.on_commit = harness.source.on_stop = None
 
 
-async def test_stop_in_the_middle_of_a_rebalance_ends_although_the_poll_does_not() -> None:
+async def test_stop_during_a_rebalance_ends_although_the_poll_does_not() -> None:
     """aiokafka's `getmany` then waits for an assignment that never comes, and `stop` does not wake it."""
     async with running_lane() as harness:
         polls = harness.source.polls
@@ -77,7 +77,7 @@ async def test_stop_before_the_consumer_has_started() -> None:
         assert harness.source.closed
 
 
-async def test_stop_while_kafka_is_not_there_yet() -> None:
+async def test_stop_while_kafka_is_unreachable() -> None:
     async with running_lane(joined=False) as harness:
 
         async def fail() -> None:
@@ -89,7 +89,7 @@ async def test_stop_while_kafka_is_not_there_yet() -> None:
         await harness.running
 
 
-async def test_a_revoke_in_the_middle_of_a_stop_waits_for_it() -> None:
+async def test_a_revoke_during_a_stop_waits_for_it() -> None:
     """Else the stop's commit could land after the next owner's first."""
     async with running_lane() as harness:
         committing, go = asyncio.Event(), asyncio.Event()
@@ -114,7 +114,7 @@ async def test_a_revoke_in_the_middle_of_a_stop_waits_for_it() -> None:
         assert harness.source.commits == [{P0: 1}]
 
 
-async def test_an_assignment_after_a_stop_begins_nothing() -> None:
+async def test_an_assignment_after_a_stop_is_ignored() -> None:
     async with running_lane() as harness:
         await harness.lane.stop(60.0)
         harness.source.assign(P0)
@@ -122,7 +122,7 @@ async def test_an_assignment_after_a_stop_begins_nothing() -> None:
         assert harness.lane.state().assigned == {}
 
 
-async def test_a_tick_that_is_committing_ends_with_the_lane() -> None:
+async def test_a_commit_in_progress_ends_with_the_lane() -> None:
     async with running_lane(drain_timeout=0.0) as harness:
         committing, cut = asyncio.Event(), asyncio.Event()
 
@@ -146,7 +146,7 @@ async def test_a_tick_that_is_committing_ends_with_the_lane() -> None:
         assert harness.source.commits == [{P0: 1}]
 
 
-async def test_a_lane_whose_consumer_is_closed_has_ended() -> None:
+async def test_a_lane_ends_when_its_consumer_is_closed() -> None:
     async with running_lane() as harness:
         harness.source.closed = True
         await harness.running

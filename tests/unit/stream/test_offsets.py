@@ -21,7 +21,7 @@ def test_nothing_is_committable_before_the_first_is_done() -> None:
     assert (tracker.committable, tracker.pending_count) == (13, 0)
 
 
-def test_the_position_covers_what_is_never_delivered() -> None:
+def test_the_position_covers_holes_in_the_log() -> None:
     tracker = OffsetTracker(0)
     tracker.deliver([0], 3)
     tracker.done(0)
@@ -32,14 +32,14 @@ def test_the_position_covers_what_is_never_delivered() -> None:
     assert tracker.position == 9
 
 
-def test_what_comes_again_after_a_seek_is_not_worked_on_again() -> None:
+def test_records_delivered_again_after_a_seek_are_not_processed_again() -> None:
     tracker = OffsetTracker(0)
     tracker.deliver([0, 1], 2)
     assert tracker.deliver([0, 1, 2], 3) == [2]
     assert tracker.pending_count == 3
 
 
-def test_an_acknowledged_commit_leaves_nothing_to_do() -> None:
+def test_an_acknowledged_commit_leaves_nothing_to_commit() -> None:
     tracker = OffsetTracker(4)
     assert not tracker.dirty
     tracker.deliver([4], 5)
@@ -50,7 +50,7 @@ def test_an_acknowledged_commit_leaves_nothing_to_do() -> None:
     assert tracker.completed() is None
 
 
-def test_the_next_assignment_skips_what_is_done() -> None:
+def test_the_next_assignment_skips_completed_offsets() -> None:
     before = OffsetTracker(0)
     before.deliver([0, 1, 2, 3], 4)
     before.done(0)
@@ -65,7 +65,7 @@ def test_the_next_assignment_skips_what_is_done() -> None:
 
 
 @pytest.mark.parametrize("delivered", [0, 1, 2, 3])
-def test_what_is_done_stays_known_when_it_is_not_delivered_before_the_next_rebalance(delivered: int) -> None:
+def test_completed_offsets_not_delivered_again_survive_the_next_rebalance(delivered: int) -> None:
     first = OffsetTracker(0)
     first.deliver([0, 1, 2, 3, 4], 5)
     for offset in (0, 1, 3):
@@ -76,7 +76,7 @@ def test_what_is_done_stays_known_when_it_is_not_delivered_before_the_next_rebal
     assert third.deliver(range(5), 5) == [2, 4]
 
 
-def test_what_is_known_ahead_of_a_rewound_position_or_a_hole_stays_known() -> None:
+def test_completed_offsets_above_the_position_stay_known() -> None:
     """Another member's late commit can rewind ours; a first record can lie behind a transaction marker."""
     known = CompletedOffsets(((10, 20),), frozenset({25}))
     tracker = OffsetTracker(5, known)
@@ -101,7 +101,7 @@ def test_the_committable_offset_is_the_first_delivered_that_is_not_done(
 
 
 @given(delivered=OFFSETS, cuts=st.lists(st.integers(0, 60), max_size=4), data=st.data())
-def test_over_any_number_of_rebalances_exactly_what_is_not_done_is_worked_on(
+def test_over_any_number_of_rebalances_exactly_the_unfinished_records_are_processed(
     delivered: list[int], cuts: list[int], data: st.DataObject
 ) -> None:
     first = OffsetTracker(0)

@@ -60,7 +60,7 @@ def opened(scheduler: LaneScheduler, upstream: Upstream = Upstream.HINDSIGHT) ->
         (None, Decision(AttemptOutcome.IGNORED)),
     ],
 )
-def test_an_outcome_completes_the_record(result: Result, decision: Decision) -> None:
+def test_a_handler_result_completes_the_record(result: Result, decision: Decision) -> None:
     scheduler = lane(b"a")
     assert end(scheduler, begin(scheduler), result) == decision
     assert scheduler.committable() == {P0: 1}
@@ -71,7 +71,7 @@ def test_an_outcome_completes_the_record(result: Result, decision: Decision) -> 
     "error",
     [REFUSED, Permanent("undecodable", reason=DeadLetterReason.UNDECODABLE)],
 )
-def test_what_fails_for_ever_is_done_when_its_dead_letter_is_written(error: Permanent) -> None:
+def test_a_permanent_failure_is_done_once_its_dead_letter_is_written(error: Permanent) -> None:
     scheduler = lane(b"a")
     item = begin(scheduler)
     assert end(scheduler, item, error) == Decision(AttemptOutcome.DEAD_LETTERED, error.reason, dead_letter=True)
@@ -104,7 +104,7 @@ def test_retry_after_is_honoured() -> None:
 
 
 @pytest.mark.parametrize("error", [POISON, KeyError("a bug"), TimeoutError()])
-def test_attempts_end(error: Exception) -> None:
+def test_a_record_becomes_a_dead_letter_after_max_attempts(error: Exception) -> None:
     scheduler = lane(b"a")
     item = begin(scheduler, LATER)
     assert not end(scheduler, item, error, now=LATER).dead_letter
@@ -115,14 +115,14 @@ def test_attempts_end(error: Exception) -> None:
     assert item.first_failure == LATER
 
 
-def test_an_error_that_is_not_ours_concerns_no_breaker() -> None:
+def test_foreign_errors_open_no_breaker() -> None:
     scheduler = lane(b"a", b"b", b"c", b"d")
     for _ in range(4):
         end(scheduler, begin(scheduler), KeyError("a bug"))
     assert all(breaker.reason is None for breaker in scheduler.breakers.values())
 
 
-def test_a_wait_spends_no_attempt_and_ends_at_its_deadline() -> None:
+def test_not_yet_spends_no_attempt_and_ends_at_its_deadline() -> None:
     scheduler = lane(b"a", retry=RetryPolicy(max_attempts=1, wait_deadline=100.0))
     item = begin(scheduler, 1_000.0)
     assert end(scheduler, item, NOT_YET, now=1_000.0).reason is ParkReason.NOT_YET
@@ -134,7 +134,7 @@ def test_a_wait_spends_no_attempt_and_ends_at_its_deadline() -> None:
     assert decision == Decision(AttemptOutcome.DEAD_LETTERED, DeadLetterReason.DEADLINE_EXCEEDED, dead_letter=True)
 
 
-def test_the_time_that_an_outage_took_is_not_the_waiting_of_the_record() -> None:
+def test_an_outage_does_not_count_towards_the_not_yet_deadline() -> None:
     scheduler = lane(b"a", retry=RetryPolicy(wait_deadline=100.0))
     item = begin(scheduler, 1_000.0)
     end(scheduler, item, DOWN, now=1_000.0)
@@ -142,7 +142,7 @@ def test_the_time_that_an_outage_took_is_not_the_waiting_of_the_record() -> None
     assert not end(scheduler, item, NOT_YET, GOOD, now=90_000.0).dead_letter
 
 
-def test_a_wait_counts_for_no_breaker() -> None:
+def test_not_yet_opens_no_breaker() -> None:
     scheduler = lane(b"a", b"b", b"c", b"d")
     for _ in range(4):
         end(scheduler, begin(scheduler), NOT_YET)
@@ -152,7 +152,7 @@ def test_a_wait_counts_for_no_breaker() -> None:
 # Breakers
 
 
-def test_an_upstream_that_is_down_gives_the_attempt_back_and_lets_one_probe_through_at_a_time() -> None:
+def test_upstream_down_refunds_the_attempt_and_lets_one_probe_through_at_a_time() -> None:
     scheduler = lane(b"a", b"b", b"c")
     first = begin(scheduler)
     assert end(scheduler, first, DOWN) == Decision(AttemptOutcome.RETRIED)
@@ -167,7 +167,7 @@ def test_an_upstream_that_is_down_gives_the_attempt_back_and_lets_one_probe_thro
     assert {begin(scheduler, LATER).record.key, begin(scheduler, LATER).record.key} == {b"c", b"a"}
 
 
-def test_what_was_in_flight_when_it_opened_is_given_back_too() -> None:
+def test_failures_in_flight_when_a_breaker_opens_are_refunded() -> None:
     scheduler = lane(b"a", b"b", b"c", b"d")
     items = [begin(scheduler) for _ in range(4)]
     decisions = [end(scheduler, item, POISON) for item in items]
@@ -177,7 +177,7 @@ def test_what_was_in_flight_when_it_opened_is_given_back_too() -> None:
     assert scheduler.keys.parked()[ParkReason.RETRY] == 0
 
 
-def test_poison_is_charged_once_another_key_has_succeeded() -> None:
+def test_a_poison_record_is_charged_once_another_key_has_succeeded() -> None:
     scheduler = lane(b"a", b"b", b"c", b"good", retry=RetryPolicy(max_attempts=2))
     poison = [begin(scheduler) for _ in range(3)]
     good = begin(scheduler)
@@ -196,7 +196,7 @@ def test_poison_is_charged_once_another_key_has_succeeded() -> None:
     assert scheduler.committable() == {P0: 4}
 
 
-def test_a_breaker_that_opens_gives_back_one_attempt_and_only_of_what_opened_it() -> None:
+def test_an_opening_breaker_refunds_one_attempt_of_each_key_that_opened_it() -> None:
     scheduler = lane(b"a", b"b")
     earlier, twice = begin(scheduler), begin(scheduler)
     end(scheduler, earlier, Transient("500", upstream=Upstream.HINDSIGHT, retry_after=300.0))
@@ -210,7 +210,7 @@ def test_a_breaker_that_opens_gives_back_one_attempt_and_only_of_what_opened_it(
     assert (earlier.attempts, twice.attempts) == (1, 1)
 
 
-def test_a_skip_proves_nothing_but_lets_the_next_probe_go_at_once() -> None:
+def test_a_skipped_probe_keeps_the_breaker_open_and_lets_the_next_start_at_once() -> None:
     scheduler = lane(b"a", b"b", b"c")
     end(scheduler, begin(scheduler), DOWN)
     probe = begin(scheduler, 1.0)
@@ -238,7 +238,7 @@ def test_two_upstreams_down_are_probed_together() -> None:
     assert opened(scheduler, Upstream.HINDSIGHT) is BreakerReason.UNREACHABLE
 
 
-def test_a_dead_letter_that_waits_may_be_the_probe() -> None:
+def test_a_parked_dead_letter_may_be_the_probe() -> None:
     scheduler = lane(b"a", b"b")
     dead, down = begin(scheduler), begin(scheduler)
     end(scheduler, dead, Permanent("no", reason=DeadLetterReason.INVALID))
@@ -260,7 +260,7 @@ def test_a_dead_letter_that_waits_may_be_the_probe() -> None:
         end(scheduler, down, DOWN, now=at + 10.0)
 
 
-def test_a_run_of_refusals_slows_the_lane_until_a_success() -> None:
+def test_a_run_of_refusals_throttles_the_lane_until_a_success() -> None:
     scheduler = lane(*(f"{n}".encode() for n in range(REFUSALS_TO_THROTTLE + 3)), limit=100)
     for _ in range(REFUSALS_TO_THROTTLE):
         item = begin(scheduler)
@@ -277,7 +277,7 @@ def test_a_run_of_refusals_slows_the_lane_until_a_success() -> None:
     assert [begin(scheduler, 2.5), begin(scheduler, 2.5)]
 
 
-def test_a_skip_does_not_wait_in_a_slowed_lane() -> None:
+def test_a_skip_does_not_delay_the_next_start_in_a_throttled_lane() -> None:
     scheduler = lane(*(f"{n}".encode() for n in range(REFUSALS_TO_THROTTLE + 3)), limit=100)
     for _ in range(REFUSALS_TO_THROTTLE):
         item = begin(scheduler)
@@ -289,7 +289,7 @@ def test_a_skip_does_not_wait_in_a_slowed_lane() -> None:
     assert scheduler.start(3.9) is None
 
 
-def test_an_upstream_that_good_records_do_not_need_slows_only_its_refusals() -> None:
+def test_successes_without_an_upstream_do_not_reset_its_count_of_refusals() -> None:
     scheduler = lane(*(f"{n}".encode() for n in range(REFUSALS_TO_THROTTLE + 5)), limit=100)
     forbidden = Permanent("403", reason=DeadLetterReason.FORBIDDEN, upstream=Upstream.PAPERCLIP)
     for _ in range(REFUSALS_TO_THROTTLE):
@@ -304,7 +304,7 @@ def test_an_upstream_that_good_records_do_not_need_slows_only_its_refusals() -> 
     assert scheduler.start(3.9) is None
 
 
-def test_an_open_breaker_has_no_probe_where_nothing_waits() -> None:
+def test_an_open_breaker_without_ready_records_starts_no_probe() -> None:
     scheduler = lane(b"a", retry=RetryPolicy(first=1_000.0, longest=1_000.0))
     end(scheduler, begin(scheduler), Transient("503", retry_after=1_000.0))
     scheduler.breakers[Upstream.HINDSIGHT].record_down(DownKind.UNREACHABLE, 0.0)
@@ -312,7 +312,7 @@ def test_an_open_breaker_has_no_probe_where_nothing_waits() -> None:
     assert scheduler.start(1_000.0) is not None
 
 
-def test_undecodable_records_do_not_slow_the_lane() -> None:
+def test_undecodable_records_do_not_throttle_the_lane() -> None:
     scheduler = lane(*(f"{n}".encode() for n in range(REFUSALS_TO_THROTTLE + 1)), limit=100)
     for _ in range(REFUSALS_TO_THROTTLE + 1):
         end(scheduler, begin(scheduler), Permanent("no JSON", reason=DeadLetterReason.UNDECODABLE))
@@ -332,7 +332,7 @@ def test_no_more_than_the_limit_is_in_flight() -> None:
     assert scheduler.start(0.0) is not None
 
 
-def test_nothing_starts_when_stopped_and_what_runs_may_end() -> None:
+def test_a_stopped_scheduler_starts_nothing_and_lets_running_records_finish() -> None:
     scheduler = lane(b"a", b"b")
     item = begin(scheduler)
     scheduler.stop()
@@ -342,7 +342,7 @@ def test_nothing_starts_when_stopped_and_what_runs_may_end() -> None:
     assert scheduler.committable() == {P0: 1}
 
 
-def test_an_idle_lane_has_nothing_to_wake_for_and_a_ready_one_need_not_wait() -> None:
+def test_an_idle_lane_and_a_ready_lane_need_no_timer() -> None:
     assert lane().next_wake(0.0) is None
     assert lane(b"a").next_wake(0.0) is None
 
@@ -370,7 +370,7 @@ def test_records_of_a_partition_that_is_not_ours_are_dropped() -> None:
     assert scheduler.start(0.0) is None
 
 
-def test_what_is_done_of_a_partition_that_left_is_forgotten() -> None:
+def test_completed_offsets_of_a_partition_that_left_are_forgotten() -> None:
     scheduler = lane(b"a", b"b")
     end(scheduler, begin(scheduler), Done())
     scheduler.assign([P1])
@@ -379,7 +379,7 @@ def test_what_is_done_of_a_partition_that_left_is_forgotten() -> None:
     assert begin(scheduler).record.offset == 0
 
 
-def test_a_probe_that_a_rebalance_cut_short_holds_up_no_other() -> None:
+def test_a_probe_cancelled_by_a_rebalance_does_not_block_the_next() -> None:
     scheduler = lane(b"a", b"b")
     end(scheduler, begin(scheduler), DOWN)
     begin(scheduler, 1.0)
@@ -388,7 +388,7 @@ def test_a_probe_that_a_rebalance_cut_short_holds_up_no_other() -> None:
     assert scheduler.start(LATER) is not None
 
 
-def test_a_commit_that_is_acknowledged_late_never_takes_a_later_one_back() -> None:
+def test_a_late_acknowledgement_does_not_undo_a_later_commit() -> None:
     scheduler = lane(b"a", b"b")
     end(scheduler, begin(scheduler), Done())
     earlier = scheduler.committable()
@@ -398,7 +398,7 @@ def test_a_commit_that_is_acknowledged_late_never_takes_a_later_one_back() -> No
     assert scheduler.committable() == {}
 
 
-def test_the_load_of_a_partition_pauses_it() -> None:
+def test_a_full_partition_is_paused() -> None:
     scheduler = LaneScheduler(10, RetryPolicy(), BackpressureLimits(records=2))
     scheduler.assign([P0, P1])
     scheduler.deliver(P0, [record(0, b"a"), record(1, b"b")], 2)
@@ -407,7 +407,7 @@ def test_the_load_of_a_partition_pauses_it() -> None:
     assert scheduler.buffered() == 3
 
 
-def test_more_partitions_may_each_hold_less() -> None:
+def test_with_more_partitions_each_is_paused_earlier() -> None:
     partitions = [Partition("comments", number) for number in range(2 * FULL_SHARES)]
     scheduler = LaneScheduler(10, RetryPolicy(), BackpressureLimits(records=4))
     scheduler.assign(partitions)
@@ -415,7 +415,7 @@ def test_more_partitions_may_each_hold_less() -> None:
     assert scheduler.paused() == {P0}
 
 
-def test_the_oldest_record_is_the_oldest_that_is_not_done() -> None:
+def test_the_oldest_record_is_the_oldest_unfinished_one() -> None:
     scheduler = lane(b"a")
     assert scheduler.oldest() == 1_000.0
     end(scheduler, begin(scheduler), Done())
@@ -426,7 +426,7 @@ def test_the_oldest_record_is_the_oldest_that_is_not_done() -> None:
 # Words
 
 
-def test_our_own_errors_speak_for_themselves_and_foreign_ones_may_quote_a_body() -> None:
+def test_an_error_is_described_by_its_message_or_if_foreign_by_type_and_place() -> None:
     assert describe_error(POISON) == "500"
     assert describe_error(Transient("")) == "Transient"
     assert describe_error(ValueError("a secret")) == "ValueError"
@@ -434,12 +434,12 @@ def test_our_own_errors_speak_for_themselves_and_foreign_ones_may_quote_a_body()
     with pytest.raises(KeyError) as caught:
         facts["a secret"]
     words = describe_error(caught.value)
-    assert words.startswith("KeyError in test_our_own_errors")
+    assert words.startswith("KeyError in test_an_error_is_described")
     assert "test_scheduler.py:" in words
     assert "secret" not in words
 
 
-def test_an_open_breaker_with_nothing_to_probe_starts_nothing_and_waits_for_a_record() -> None:
+def test_an_open_breaker_probes_with_the_first_record_after_a_rebalance() -> None:
     scheduler = lane(b"a")
     item = begin(scheduler)
     end(scheduler, item, DOWN)

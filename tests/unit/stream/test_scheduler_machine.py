@@ -199,15 +199,15 @@ class Machine(RuleBasedStateMachine):
 
     # Commits
 
-    @rule(arrives=st.booleans(), known=st.booleans())
-    def commit(self, arrives: bool, known: bool) -> None:
-        """A commit arrives or not, and we are told or not: failed, unknown, or committed."""
+    @rule(arrives=st.booleans(), acknowledged=st.booleans())
+    def commit(self, arrives: bool, acknowledged: bool) -> None:
+        """A commit arrives or not, and is acknowledged or not: failed, unknown, or committed."""
         epoch, offsets = self.scheduler.epoch, self.scheduler.committable()
         if arrives:
             for partition, offset in offsets.items():
                 assert offset >= self.brokers[partition].committed, "a commit that rewinds"
                 self.brokers[partition].committed = offset
-            if known:
+            if acknowledged:
                 self.scheduler.mark_committed(epoch, offsets)
 
     @rule()
@@ -249,12 +249,12 @@ class Machine(RuleBasedStateMachine):
 
     @invariant()
     def nothing_is_forgotten(self) -> None:
-        held = {(item.partition, item.record.offset) for item in self.scheduler.keys.items()}
+        unfinished = {(item.partition, item.record.offset) for item in self.scheduler.keys.items()}
         for partition, tracker in self.scheduler.trackers.items():
             broker = self.brokers[partition]
             for record in broker.records:
                 if broker.committed <= record.offset < tracker.position:
-                    assert (partition, record.offset) in held | self.done
+                    assert (partition, record.offset) in unfinished | self.done
 
     @invariant()
     def counts_agree(self) -> None:
@@ -274,7 +274,7 @@ class Machine(RuleBasedStateMachine):
                 self.finish(0, Done(), ALL)
             while self.writing:
                 self.write_dead_letter(0, taken=True)
-            self.commit(arrives=True, known=True)
+            self.commit(arrives=True, acknowledged=True)
             if all(broker.committed == broker.end for broker in self.brokers.values()):
                 return
         raise AssertionError(f"lag is left: {[(b.committed, b.end) for b in self.brokers.values()]}")

@@ -19,10 +19,10 @@ from consumer.hindsight.client import HindsightClient
 from consumer.http.transport import Request, Response
 from consumer.memory.policy import MemoryPolicy
 from consumer.recalls import RecallCache
-from consumer.tools.authenticator import Callers
-from consumer.tools.dispatcher import Desk
+from consumer.tools.authenticator import Authenticator
+from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.server import listening, serving, tools_app
-from consumer.tools.service import Memories
+from consumer.tools.service import MemoryService
 from schemas.codec import encode
 from schemas.recalls import RecallRecord, RecallStatus
 
@@ -84,8 +84,8 @@ async def main(runs: int) -> None:
     for number in range(runs):
         recalls.apply(run(number).encode(), record(number))
     hindsight = HindsightClient(nobody, "http://nobody", key=None, user_agent="benchmark")
-    memories = Memories(MemoryPolicy(), hindsight, recalls.get, lambda _: None)
-    desk = Desk(memories, Callers(SECRET, None, 30.0), lambda *_: None, print)
+    memories = MemoryService(MemoryPolicy(), hindsight, recalls.get, lambda _: None)
+    desk = ToolDispatcher(memories, Authenticator(SECRET, None, 30.0), lambda *_: None, print)
     app = tools_app(desk, version="0", allowed_hosts=["127.0.0.1"])
     numbers = iter(range(10**6, 10**9))
     with listening("127.0.0.1", 0) as bound:

@@ -6,7 +6,7 @@ from consumer.observability.metrics import TOOL_CALL_DURATION, TOOL_CALLS
 from consumer.tools.results import Tool, ToolOutcome
 
 
-class ToolCalls:
+class ToolMetrics:
     """The tools' own metrics; all series stand at zero from the start."""
 
     def __init__(self, registry: CollectorRegistry) -> None:

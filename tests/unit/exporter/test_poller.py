@@ -41,7 +41,7 @@ def lookout(*answers: str | Exception) -> Lookout[str]:
     return Lookout(Source.KAFKA, Script(clock, *answers).look, get_logger(), clock)
 
 
-async def test_an_answer_is_kept_with_when_it_came_and_how_long_it_took() -> None:
+async def test_a_successful_poll_keeps_snapshot_time_and_duration() -> None:
     watch = lookout("seen")
     assert (watch.outcome, watch.looked) == (Outcome(), False)
     await watch.once()
@@ -52,21 +52,21 @@ async def test_an_answer_is_kept_with_when_it_came_and_how_long_it_took() -> Non
     ("error", "reason"),
     [(down("Kafka at x: refused"), "Kafka at x: refused"), (KeyError("bug"), "KeyError('bug')")],
 )
-async def test_a_failure_leaves_nothing_to_be_seen_but_when_it_last_was(error: Exception, reason: str) -> None:
+async def test_a_failed_poll_keeps_only_the_time_of_the_last_success(error: Exception, reason: str) -> None:
     watch = lookout("seen", error)
     await watch.once()
     await watch.once()
     assert watch.outcome == Outcome(None, 1002.0, 2.0, reason)
 
 
-async def test_a_first_failure_counts_as_a_look() -> None:
+async def test_a_failed_first_poll_counts_as_polled() -> None:
     watch = lookout(down())
     await watch.once()
     assert watch.looked
     assert watch.outcome.at == 0
 
 
-async def test_an_outage_is_told_once_and_its_end_too() -> None:
+async def test_an_outage_is_logged_at_its_start_and_at_its_end() -> None:
     watch = lookout(down(), down(), down("another"), "seen", "seen")
     with capture_logs() as lines:
         for _ in range(5):
@@ -78,7 +78,7 @@ async def test_an_outage_is_told_once_and_its_end_too() -> None:
     ]
 
 
-async def test_it_goes_on_after_a_failure() -> None:
+async def test_polling_continues_after_a_failure() -> None:
     answered = asyncio.Event()
 
     async def look() -> None:

@@ -36,7 +36,7 @@ class Scrape:
         }
 
 
-def test_what_kafka_says() -> None:
+def test_a_kafka_snapshot_gives_the_kafka_gauges() -> None:
     scrape = Scrape()
     place = {"group": "retain", "topic": "comments", "partition": "1"}
     assert scrape.value("group_lag_records", **place) == 4
@@ -52,7 +52,7 @@ def test_what_kafka_says() -> None:
     assert scrape.value("dead_letter_depth_records", topic="dead-letters") == 9
 
 
-def test_what_hindsight_says() -> None:
+def test_a_hindsight_snapshot_gives_the_hindsight_gauges() -> None:
     scrape = Scrape()
     assert scrape.value("hindsight_queue_depth", operation_type="retain", status="pending") == 4
     assert scrape.value("hindsight_queue_depth", operation_type="consolidation", status="failed") == 0
@@ -64,7 +64,7 @@ def test_what_hindsight_says() -> None:
 
 
 @pytest.mark.parametrize("source", ["kafka", "hindsight"])
-def test_a_source_that_does_not_answer_has_no_gauges_and_the_other_keeps_its_own(source: str) -> None:
+def test_an_unavailable_source_has_no_gauges_and_the_other_keeps_its_own(source: str) -> None:
     scrape = Scrape()
     if source == "kafka":
         scrape.kafka = seen_kafka(None, at=NOW - 20, error="refused")
@@ -84,7 +84,7 @@ def test_a_snapshot_past_its_age_limit_is_dropped() -> None:
     assert old.value("snapshot_timestamp_seconds", source="kafka") == NOW - MAX_AGE - 1
 
 
-def test_before_the_first_look_there_is_nothing_but_that_fact() -> None:
+def test_before_the_first_poll_only_the_source_gauges_exist() -> None:
     scrape = Scrape(Outcome(), Outcome())
     assert scrape.names("") == {
         f"paperclip_memory_{name}"
@@ -94,7 +94,7 @@ def test_before_the_first_look_there_is_nothing_but_that_fact() -> None:
     assert scrape.value("collect_success", source="kafka") == 0
 
 
-def test_a_topic_that_is_not_there_has_no_lag_though_its_group_is_known() -> None:
+def test_a_missing_topic_has_no_lag_though_its_group_has_a_state() -> None:
     seen = seen_kafka().seen
     assert seen is not None
     recall, retain = seen.groups

@@ -26,13 +26,13 @@ STARTED = 1000.0
         ),
     ],
 )
-def test_a_lane_lives_while_it_makes_progress(state: LaneState, ok: bool, reason: str) -> None:
+def test_a_lane_is_live_while_it_makes_progress(state: LaneState, ok: bool, reason: str) -> None:
     health = live(Seen(2000.0, (state,)), STARTED, 2000.0, LIMITS)
     assert (health.ok, health.lanes) == (ok, {"retain": reason})
     assert health.reason == ("makes progress" if ok else "no progress: retain")
 
 
-def test_a_loop_that_does_not_run_is_no_progress_whatever_the_lanes_said() -> None:
+def test_a_blocked_event_loop_is_not_live() -> None:
     seen = Seen(2000.0, (lane(last_poll=2000.0),))
     assert live(seen, STARTED, 2030.0, LIMITS).ok
     health = live(seen, STARTED, 2031.0, LIMITS)
@@ -40,18 +40,18 @@ def test_a_loop_that_does_not_run_is_no_progress_whatever_the_lanes_said() -> No
     assert health.reason == "the event loop has not run for 31 s (limit 30 s)"
 
 
-def test_an_old_copy_makes_no_lane_look_stuck() -> None:
+def test_an_old_snapshot_does_not_make_a_lane_look_stalled() -> None:
     assert live(Seen(2000.0, (lane(last_poll=1950.0),)), STARTED, 2029.0, LIMITS).ok
 
 
-def test_one_stuck_lane_is_named_and_the_other_is_not() -> None:
+def test_only_the_stalled_lane_is_named() -> None:
     seen = Seen(2000.0, (lane(lane="recall", last_poll=2000.0), lane(last_poll=1.0)))
     health = live(seen, STARTED, 2000.0, LIMITS)
     assert health.reason == "no progress: retain"
     assert health.lanes["recall"] == "makes progress"
 
 
-def test_a_process_without_lanes_yet_lives() -> None:
+def test_a_process_without_lanes_is_live() -> None:
     assert live(Seen(STARTED, ()), STARTED, STARTED + 5.0, LIMITS).ok
 
 
@@ -76,7 +76,7 @@ def test_a_lane_that_has_not_started_is_not_ready() -> None:
     assert health.lanes == {"recall": "has no assignment yet", "retain": "holds 4 partitions"}
 
 
-def test_checks_read_the_pulse() -> None:
+def test_checks_read_the_heartbeat() -> None:
     now = [2000.0]
     pulse = Pulse(lambda: [lane(last_poll=now[0], assigned={"a": 1})], lambda: now[0])
     alive, joined = liveness(pulse, LIMITS, lambda: now[0]), readiness(pulse, ("retain",))
@@ -87,7 +87,7 @@ def test_checks_read_the_pulse() -> None:
     assert (alive().ok, joined().ok) == (False, True)
 
 
-def test_all_of_names_the_first_that_does_not_hold() -> None:
+def test_all_of_gives_the_reason_of_the_first_failing_check() -> None:
     good, bad = Health(ok=True, reason="fine", lanes={"recall": "holds 8"}), Health(ok=False, reason="not yet")
     both = all_of(lambda: good, lambda: bad)()
     assert (both.ok, both.reason, both.lanes) == (False, "not yet", {"recall": "holds 8"})

@@ -12,7 +12,7 @@ from consumer.hindsight.client import HindsightOperation
 from consumer.http.transport import Request, Response
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
-from consumer.observability.tool_metrics import ToolCalls
+from consumer.observability.tool_metrics import ToolMetrics
 from consumer.settings.model import Settings
 from consumer.stream.hooks import AttemptOutcome
 from consumer.stream.records import Partition
@@ -27,13 +27,13 @@ def series(registry: CollectorRegistry) -> int:
     return sum(not line.startswith(b"#") for line in generate_latest(registry).splitlines())
 
 
-async def test_ten_thousand_banks_and_runs_make_no_series() -> None:
+async def test_ten_thousand_banks_and_runs_add_no_series() -> None:
     settings = Settings(hindsight_api_url="http://localhost:8888")
     process = start_process(settings, ("recall", "retain"))
     registry = process.registry
     states = [lane(assigned={"t": 1}, paused={"t": 0})]
     registry.register(LaneGauges(lambda: states))
-    calls = ToolCalls(registry)
+    calls = ToolMetrics(registry)
     kafka, hindsight = seen_kafka(), seen_hindsight()
     registry.register(ExporterGauges(lambda: kafka, lambda: hindsight, 60.0, lambda: NOW))
     before = series(registry)
@@ -62,7 +62,7 @@ async def test_ten_thousand_banks_and_runs_make_no_series() -> None:
     assert series(registry) == before
 
 
-def test_a_partition_more_is_the_one_thing_that_makes_a_series() -> None:
+def test_only_a_new_partition_adds_series() -> None:
     """The test above counts what a scrape gets."""
     seen = {"kafka": seen_kafka()}
     registry = CollectorRegistry()

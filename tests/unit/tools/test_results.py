@@ -5,6 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
+from consumer.memory.markers import strip_fences
 from consumer.tools.results import MAX_BYTES, ToolOutcome, memories
 
 

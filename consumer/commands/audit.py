@@ -57,7 +57,7 @@ async def _audit(
             bars.close()
             return bars.enter_context(progress_bar(title))
 
-        audit = Audit(clients.paperclip, clients.hindsight, settings.rules(), letters, time.time, progress)
+        audit = Audit(clients.paperclip, clients.hindsight, settings.memory_policy(), letters, time.time, progress)
         return await audit.run(company, since)
 
 

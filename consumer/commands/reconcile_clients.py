@@ -44,7 +44,7 @@ async def open_reconcile_clients(settings: Settings) -> AsyncIterator[ReconcileC
             paperclip,
             hindsight,
             publisher,
-            Copies(paperclip, _ignore, enabled=True, issues=settings.rules().needs_user, now=time.time),
+            Copies(paperclip, _ignore, enabled=True, issues=settings.memory_policy().needs_user, now=time.time),
             Outbox(publisher.publish, _ignore, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments),
         )
 

@@ -50,7 +50,7 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
             open_paperclip(settings, settings.relay_in_flight, process.metrics.measured)
         )
         checkpoints = Checkpoints(publisher, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
-        copies = Copies(paperclip, notify, settings.relay_enrich, settings.rules().needs_user, time.time)
+        copies = Copies(paperclip, notify, settings.relay_enrich, settings.memory_policy().needs_user, time.time)
 
         def open_company(at: Checkpoint) -> Company:
             outbox = Outbox(publisher.publish, notify, runs=topics[Source.RUNS], comments=topics[Source.COMMENTS])

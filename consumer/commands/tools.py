@@ -24,7 +24,7 @@ from consumer.kafka.options import groupless_consumer
 from consumer.observability.health import Health
 from consumer.observability.tool_metrics import ToolMetrics
 from consumer.paperclip.client import PaperclipClient
-from consumer.recalls import RecallMap, RecallReader
+from consumer.recalls import RecallCache, RecallReader
 from consumer.settings.model import Settings
 from consumer.settings.validation import label
 from consumer.tools.authenticator import Authenticator
@@ -59,11 +59,13 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
         bound = stack.enter_context(listening(settings.tools_host, settings.tools_port))
         opened = open_clients(settings, settings.tools_in_flight, process.metrics.measured)
         hindsight, paperclip = await stack.enter_async_context(opened)
-        recalls = RecallMap(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
+        recalls = RecallCache(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
         recall_reader = RecallReader(
             partial(groupless_consumer, settings, settings.topic_recalls), recalls, process.warn
         )
-        service = MemoryService(settings.rules(), hindsight, recall_reader.get, partial(_paperclip_for, paperclip))
+        service = MemoryService(
+            settings.memory_policy(), hindsight, recall_reader.get, partial(_paperclip_for, paperclip)
+        )
         owner_lookup = None if paperclip is None else paperclip.with_key
         authenticator = Authenticator(reveal(settings.tools_shared_secret), owner_lookup, settings.tools_identity_ttl)
         dispatcher = ToolDispatcher(service, authenticator, ToolMetrics(process.registry).observe, process.warn)

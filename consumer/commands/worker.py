@@ -11,12 +11,12 @@ from consumer.commands.clients import open_clients
 from consumer.commands.runtime import Process, serve_observability, shutdown_deadline, start_process, wait_for_shutdown
 from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
 from consumer.errors import ExitCode, Upstream
-from consumer.handlers.context import Needs
+from consumer.handlers.context import HandlerContext
 from consumer.http.transport import Transport
 from consumer.kafka.options import lane_consumer, producer
 from consumer.kafka.producer import Publisher, RecordTooLarge
 from consumer.observability.tracing import tracing
-from consumer.recalls import TopicRecalls
+from consumer.recalls import RecallPublisher
 from consumer.settings.model import Settings
 from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.executor import LaneSettings
@@ -44,12 +44,12 @@ async def open_lane(process: Process, name: str) -> AsyncIterator[Lane]:
         return traces.sends(measured, upstream) if traces else measured
 
     async with open_clients(settings, limit, instrument) as (hindsight, paperclip):
-        recalls = TopicRecalls(publisher, settings.topic_recalls)
-        needs = Needs(settings.rules(), hindsight, paperclip, recalls, time.time, process.warn)
+        recalls = RecallPublisher(publisher, settings.topic_recalls)
+        context = HandlerContext(settings.memory_policy(), hindsight, paperclip, recalls, time.time, process.warn)
         retry = RetryPolicy(
             settings.max_attempts, settings.retry_first_delay, settings.retry_max_delay, settings.forget_deadline
         )
-        resolve = Dispatcher(needs, handlers).resolve
+        resolve = Dispatcher(context, handlers).resolve
         try:
             yield Lane(
                 LaneSettings(name, settings.topic_dead_letters, settings.drain_timeout, RecordTooLarge),

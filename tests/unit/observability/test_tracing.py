@@ -18,7 +18,7 @@ from consumer.observability import tracing as module
 from consumer.observability.tracing import Tracing, tracing
 from consumer.stream.records import Record
 from schemas.codec import encode
-from tests.support.fakes import World
+from tests.support.fakes import HandlerFixture
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -47,7 +47,7 @@ class Rig:
         self.hindsight = Hindsight()
         send = self.traces.sends(self.hindsight, Upstream.HINDSIGHT)
         client = HindsightClient(send, "http://hindsight.example", key="s3cret", user_agent="t")
-        needs = replace(World().needs, hindsight=client)
+        needs = replace(HandlerFixture().context, hindsight=client)
         self.resolve = self.traces.jobs(Dispatcher(needs, COMMENT_HANDLERS).resolve, "retain")
 
     def record(self, *headers: tuple[str, bytes]) -> Record:

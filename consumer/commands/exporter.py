@@ -22,10 +22,10 @@ from consumer.commands.runtime import (
 )
 from consumer.commands.worker import open_clients
 from consumer.dead_letters.topic import LetterTopic
-from consumer.exporter.hindsight_source import HindsightWatch
-from consumer.exporter.kafka_source import KafkaWatch
-from consumer.exporter.poller import Lookout
-from consumer.exporter.snapshot import HindsightSeen, KafkaSeen, Source
+from consumer.exporter.hindsight_source import HindsightReader
+from consumer.exporter.kafka_source import KafkaReader
+from consumer.exporter.poller import SourcePoller
+from consumer.exporter.snapshot import HindsightSnapshot, KafkaSnapshot, Source
 from consumer.exporter.status import Letters, Status, as_screen, take
 from consumer.exporter.status import as_json as status_json
 from consumer.kafka.options import groupless_consumer, translate_kafka_errors
@@ -45,17 +45,19 @@ async def open_exporter(process: Process) -> AsyncIterator[Check]:
     settings, log = process.settings, structlog.get_logger()
     async with AsyncExitStack() as stack:
         hindsight, _ = await stack.enter_async_context(open_clients(settings, 1, process.metrics.measured))
-        watch = KafkaWatch(settings)
+        watch = KafkaReader(settings)
         stack.push_async_callback(watch.close)
-        kafka = Lookout[KafkaSeen](Source.KAFKA, watch.look, log)
-        queue = Lookout[HindsightSeen](Source.HINDSIGHT, HindsightWatch(hindsight, settings.exporter_banks).look, log)
+        kafka = SourcePoller[KafkaSnapshot](Source.KAFKA, watch.read, log)
+        queue = SourcePoller[HindsightSnapshot](
+            Source.HINDSIGHT, HindsightReader(hindsight, settings.exporter_banks).read, log
+        )
         max_age = settings.exporter_max_age
-        process.registry.register(ExporterGauges(lambda: kafka.outcome, lambda: queue.outcome, max_age))
+        process.registry.register(ExporterGauges(lambda: kafka.last, lambda: queue.last, max_age))
         for run in (kafka.run(settings.exporter_interval), queue.run(settings.exporter_interval)):
             stack.push_async_callback(_cancel, asyncio.create_task(run))
 
         def asked() -> Health:
-            ok = kafka.looked and queue.looked
+            ok = kafka.polled and queue.polled
             return Health(ok=ok, reason="every source was asked" if ok else "not every source was asked yet")
 
         yield asked
@@ -81,12 +83,12 @@ async def run_status(settings: Settings, *, watch: bool, as_json: bool) -> int:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # what it would say stands on the screen
     async with AsyncExitStack() as stack:
         hindsight, _ = await stack.enter_async_context(open_clients(settings, 1))
-        kafka = KafkaWatch(settings)
+        kafka = KafkaReader(settings)
         stack.push_async_callback(kafka.close)
-        queue = HindsightWatch(hindsight, settings.exporter_banks)
+        queue = HindsightReader(hindsight, settings.exporter_banks)
 
         async def look() -> Status:
-            return await take(kafka.look, queue.look, partial(_letters, settings))
+            return await take(kafka.read, queue.read, partial(_letters, settings))
 
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         if watch:

@@ -11,7 +11,16 @@
 Any exception that is not in this tree counts as `Transient` with no upstream.
 """
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+
+
+class ExitCode(IntEnum):
+    """How a command ended, if not with 0."""
+
+    FAILED = 1  # a probe failed, an upstream did not answer, or there is something to repair
+    WRONG_SETTINGS = 2
+    STALLED = 70  # the watchdog ended a process that made no progress
+    INTERRUPTED = 130
 
 
 class Upstream(StrEnum):

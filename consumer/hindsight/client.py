@@ -6,11 +6,11 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from consumer.errors import Upstream
-from consumer.handlers.context import Memory, Operation
+from consumer.hindsight.models import BankPage, Document, DocumentPage, OperationPage, Stats
 from consumer.http.errors import missing
 from consumer.http.rest_client import RestClient
 from consumer.http.transport import Response, Transport, quote_segment
-from consumer.memory.documents import BankPage, Document, DocumentPage, OperationPage, Stats
+from consumer.memory.documents import Memory, Operation
 from consumer.memory.policy import RecallBudget
 
 T = TypeVar("T")
@@ -179,7 +179,7 @@ class HindsightClient:
         return (last if last is not None and last.operations else newest).operations[0].operation
 
     async def health(self) -> None:
-        """Return if Hindsight and its database are up. Needs no key, so it proves none."""
+        """Return if Hindsight and its database are up. HandlerContext no key, so it proves none."""
         await self._probe(HindsightOperation.HEALTH, "/health", lambda value: value["status"])
 
     async def version(self) -> str:

@@ -5,6 +5,7 @@ record.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
+from time import perf_counter
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
 from prometheus_client.metrics_core import GaugeMetricFamily

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 import structlog
 
 from consumer.errors import Upstream
-from consumer.handlers.results import Outcome
+from consumer.handlers.results import HandlerResult
 from consumer.http.transport import Request, Response, Transport
 from consumer.stream.executor import Job, JobFactory
 from consumer.stream.records import Record
@@ -56,7 +56,7 @@ class Tracing:
                 **{f"paperclip_memory.{name}": text for name, text in job.facts.items()},
             }
 
-            async def run() -> Outcome:
+            async def run() -> HandlerResult:
                 with self._tracer.start_as_current_span(
                     job.handler, context=parent, kind=self._kinds.CONSUMER, attributes=attributes
                 ) as span:

@@ -8,9 +8,9 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from consumer.errors import ExitCode
 from consumer.observability.health import Check
 
-EXIT_STALLED = 70
 INTERVAL = 5.0
 GRACE = 60.0
 
@@ -50,7 +50,7 @@ class Watchdog:
             detail = "; ".join(f"{lane} {text}" for lane, text in health.lanes.items())
             reason = f"{health.reason} ({detail})" if detail else health.reason
             self._report(reason, now - self._failing_since, self._stack())
-            self._end(EXIT_STALLED)
+            self._end(ExitCode.STALLED)
 
     @contextmanager
     def watching(self) -> Iterator[None]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
-from consumer.memory.sanitize import mend
+from consumer.memory.sanitize import strip_unencodable
 from consumer.tools.credentials import ToolError
 
 MAX_QUERY = 8_000
@@ -53,7 +53,10 @@ def parse_arguments(model: type[A], raw: Mapping[str, Any] | None) -> A:
     Raises:
         ToolError: they do not match the schema; the message names the arguments but quotes no value.
     """
-    cleaned = {mend(name): mend(value) if isinstance(value, str) else value for name, value in (raw or {}).items()}
+    cleaned = {
+        strip_unencodable(name): strip_unencodable(value) if isinstance(value, str) else value
+        for name, value in (raw or {}).items()
+    }
     try:
         return model.model_validate(cleaned)
     except ValidationError as error:

@@ -4,9 +4,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol
 
-from consumer.handlers.lookups import bank_user
-from consumer.memory.banks import bank_of
-from consumer.memory.policy import Rules
+from consumer.memory.banks import choose_bank
+from consumer.memory.policy import MemoryPolicy
 from consumer.tools.credentials import Agent, ToolError
 from schemas.objects import Issue, Run
 from schemas.recalls import RecallRecord
@@ -67,7 +66,7 @@ class BankResolver:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: MemoryPolicy,
         find_recall: Callable[[str], RecallRecord | None],
         paperclip_for: Callable[[Agent], PaperclipLookups | None],
     ) -> None:
@@ -113,14 +112,14 @@ class BankResolver:
         rules, record = self._rules, run.record
         if record is not None and record.bank_id is not None:
             return BankRef(record.bank_id, record.issue_id, record.user_id)
-        issue_id, user = run.issue_id, None
+        issue_id, issue = run.issue_id, None
         if rules.needs_user:
             issue = await self._issue(agent, issue_id)
-            issue_id, user = issue.id, bank_user(issue, rules)
-        bank = bank_of(rules, company=agent.company, agent=agent.agent, user=user)
-        if bank is None or (rules.needs_user and rules.user_required and user is None):
+            issue_id = issue.id
+        choice = choose_bank(rules, company=agent.company, agent=agent.agent, issue=issue)
+        if choice is None:
             raise ToolError(NO_USER, 409)
-        return BankRef(bank, issue_id, user)
+        return BankRef(choice.bank, issue_id, choice.user)
 
     async def _issue(self, agent: Agent, run_issue: str | None) -> Issue:
         """The issue of the run, else the one that the headers name if it is assigned to the agent."""

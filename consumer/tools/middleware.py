@@ -12,7 +12,7 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from consumer.memory.sanitize import mend
+from consumer.memory.sanitize import strip_unencodable
 from consumer.tools.credentials import ToolError
 from consumer.tools.dispatcher import CallContext, ToolDispatcher
 from consumer.tools.problems import problem_response
@@ -104,11 +104,11 @@ def _flatten(arguments: Any) -> dict[str, Any]:
 def _strip_unencodable(value: Any) -> Any:
     match value:
         case str():
-            return mend(value)
+            return strip_unencodable(value)
         case list():
             return [_strip_unencodable(item) for item in value]
         case dict():
-            return {mend(name): _strip_unencodable(item) for name, item in value.items()}
+            return {strip_unencodable(name): _strip_unencodable(item) for name, item in value.items()}
         case _:
             return value
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from consumer.errors import HandlingError, Permanent, Upstream
-from consumer.memory.formatting import as_lines
+from consumer.memory.formatting import format_memories
 from consumer.memory.markers import fence
-from consumer.memory.sanitize import mend
+from consumer.memory.sanitize import strip_unencodable
 from consumer.tools.credentials import ToolError
 
 MAX_BYTES = 900_000
@@ -65,7 +65,7 @@ class ToolResult:
 
 def memories(texts: Iterable[str], outcome: ToolOutcome) -> ToolResult:
     """Memories as fenced lines, best first, as many as fit; `NO_MEMORIES` if there are none."""
-    lines = _truncate(as_lines(mend(text) for text in texts))
+    lines = _truncate(format_memories(strip_unencodable(text) for text in texts))
     return ToolResult(fence(lines), outcome) if lines else ToolResult(NO_MEMORIES, ToolOutcome.EMPTY)
 
 

@@ -1,16 +1,15 @@
 """What the tools do: return the memories recalled for a run, recall live, and retain. No HTTP, MCP or Kafka here."""
 
-import json
-import uuid
 from collections.abc import Callable
 
 from consumer.errors import HandlingError
-from consumer.handlers.context import Hindsight, Memory
-from consumer.handlers.lookups import ask
-from consumer.memory.operation_ids import NAMESPACE, operation_id
-from consumer.memory.policy import Rules
-from consumer.memory.recall_query import MAX_CHARACTERS, has_word, query_of
-from consumer.memory.sanitize import blank, clean, mend
+from consumer.handlers.context import Hindsight
+from consumer.handlers.lookups import recall_with_fallback
+from consumer.memory.documents import Memory
+from consumer.memory.operation_ids import operation_id, stable_id
+from consumer.memory.policy import MemoryPolicy
+from consumer.memory.recall_query import MAX_CHARACTERS, build_query, is_searchable
+from consumer.memory.sanitize import is_blank, sanitize, strip_unencodable
 from consumer.tools.arguments import RecallArguments, RetainArguments
 from consumer.tools.bank_resolver import BankRef, BankResolver, PaperclipLookups, RunContext
 from consumer.tools.credentials import Agent, ToolError
@@ -31,7 +30,7 @@ class MemoryService:
 
     def __init__(
         self,
-        rules: Rules,
+        rules: MemoryPolicy,
         hindsight: Hindsight,
         find_recall: Callable[[str], RecallRecord | None],
         paperclip_for: Callable[[Agent], PaperclipLookups | None],
@@ -51,8 +50,8 @@ class MemoryService:
             run = await self._resolver.resolve_run(agent)
             if run.record is not None and not arguments.fresh and _is_usable(run.record):
                 return memories(run.record.memories, ToolOutcome.CACHED)
-            query = clean(arguments.query)[:MAX_CHARACTERS]
-            if not has_word(query):
+            query = sanitize(arguments.query)[:MAX_CHARACTERS]
+            if not is_searchable(query):
                 raise ToolError("The query contains no word to search for.", 400)
             return await self._recall_live(await self._resolver.resolve_bank(agent, run), query)
         except HandlingError as error:
@@ -70,7 +69,7 @@ class MemoryService:
                 return memories(run.record.memories, ToolOutcome.CACHED)
             bank = await self._resolver.resolve_bank(agent, run)
             query = await self._query_for(agent, run)
-            if not has_word(query):
+            if not is_searchable(query):
                 return ToolResult(NO_MEMORIES, ToolOutcome.EMPTY)
             return await self._recall_live(bank, query)
         except HandlingError as error:
@@ -82,8 +81,8 @@ class MemoryService:
         Raises:
             ToolError: there is no bank for the agent, or nothing is left of the text after cleaning.
         """
-        content = clean(arguments.content)
-        if blank(content):
+        content = sanitize(arguments.content)
+        if is_blank(content):
             raise ToolError("There is nothing to save: text that came from memory is left out.", 400)
         try:
             bank = await self._resolver.resolve_bank(agent, await self._resolver.resolve_run(agent))
@@ -95,7 +94,8 @@ class MemoryService:
         return ToolResult(SAVED, ToolOutcome.LIVE, document_id=document)
 
     async def _recall_live(self, bank: BankRef, query: str) -> ToolResult:
-        return memories(await ask(bank.bank, query, self._hindsight, self.rules), ToolOutcome.LIVE)
+        texts = await recall_with_fallback(self._hindsight, bank.bank, query, self.rules)
+        return memories(texts, ToolOutcome.LIVE)
 
     async def _query_for(self, agent: Agent, run: RunContext) -> str:
         """The query that the recall handler builds for the run."""
@@ -108,13 +108,13 @@ class MemoryService:
             issue = await paperclip.issue(run.issue_id)
         if issue is None:
             return ""
-        return query_of(issue.title, issue.description, wake.comments if wake is not None else ())
+        return build_query(issue.title, issue.description, wake.comments if wake is not None else ())
 
 
 def document_id(agent: Agent, content: str) -> str:
     """UUIDv5 of what identifies a retained text: company, agent, run if there is one, and the text."""
     parts = ["hindsight_retain", agent.company, agent.agent, agent.run or "", content]
-    return str(uuid.uuid5(NAMESPACE, json.dumps(parts, separators=(",", ":"))))
+    return stable_id(*parts)
 
 
 def _is_usable(record: RecallRecord) -> bool:
@@ -130,4 +130,4 @@ def _metadata(agent: Agent, bank: BankRef) -> dict[str, str]:
         "issueId": bank.issue,
         "userId": bank.user,
     }
-    return {name: mend(value) for name, value in values.items() if value}
+    return {name: strip_unencodable(value) for name, value in values.items() if value}

@@ -11,7 +11,7 @@ import pytest
 
 from consumer.kafka.options import groupless_consumer, producer
 from consumer.kafka.producer import Publisher
-from consumer.recalls import RecallMap, RecallReader, TopicRecalls
+from consumer.recalls import RecallCache, RecallPublisher, RecallReader
 from consumer.settings.model import Settings
 from schemas.recalls import RecallRecord, RecallStatus
 from tests.support.topics import Topics
@@ -44,10 +44,10 @@ def record(run: str, *memories: str) -> RecallRecord:
 
 
 @asynccontextmanager
-async def writing(ours: Settings) -> AsyncIterator[TopicRecalls]:
+async def writing(ours: Settings) -> AsyncIterator[RecallPublisher]:
     publisher = Publisher(partial(producer, ours))
     try:
-        yield TopicRecalls(publisher, ours.topic_recalls)
+        yield RecallPublisher(publisher, ours.topic_recalls)
     finally:
         await publisher.close()
 
@@ -55,7 +55,7 @@ async def writing(ours: Settings) -> AsyncIterator[TopicRecalls]:
 @asynccontextmanager
 async def reading(ours: Settings) -> AsyncIterator[RecallReader]:
     now = 1_796_034_000.0
-    recalls = RecallMap(runs=1000, size=10**7, max_age=3600, now=lambda: now)
+    recalls = RecallCache(runs=1000, size=10**7, max_age=3600, now=lambda: now)
     recall_reader = RecallReader(
         partial(groupless_consumer, ours, ours.topic_recalls), recalls, lambda *_, **__: None, pause=0.2
     )
@@ -91,7 +91,7 @@ async def test_the_reader_reads_the_whole_topic_and_then_follows_it(ours: Settin
             await recalls.publish(record(run, "old"))
             await recalls.publish(record(run, "new \U0001f600"))
         for run in runs[:10]:
-            await recalls.end(run)
+            await recalls.publish_tombstone(run)
         async with reading(ours) as recall_reader, asyncio.timeout(60):
             await recall_reader.caught_up.wait()
             records = [recall_reader.get(run) for run in runs]
@@ -99,7 +99,7 @@ async def test_the_reader_reads_the_whole_topic_and_then_follows_it(ours: Settin
             assert {text for record in records if record for text in record.memories} == {"new \U0001f600"}
             await recalls.publish(record(runs[0], "back"))
             await until(recall_reader, runs[0], ["back"])
-            await recalls.end(runs[0])
+            await recalls.publish_tombstone(runs[0])
             await until(recall_reader, runs[0], None)
 
 

@@ -11,7 +11,7 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from consumer.errors import SettingsError, Transient, Upstream
-from consumer.memory.policy import Rules
+from consumer.memory.policy import MemoryPolicy
 from consumer.tools import dispatcher as dispatcher_module
 from consumer.tools.middleware import MAX_BODY
 from consumer.tools.results import MAX_BYTES, Tool, ToolOutcome
@@ -100,7 +100,7 @@ async def test_mcp_calls_without_initialize_are_served(tools: ToolsFixture) -> N
 
 async def test_failures_for_the_gateway_are_text_in_a_200_result(tools: ToolsFixture) -> None:
     tools.hindsight.fail("recall", Transient("down", upstream=Upstream.HINDSIGHT))
-    tools.rules = Rules(enabled_agents=frozenset({ADA}))
+    tools.rules = MemoryPolicy(enabled_agents=frozenset({ADA}))
     calls = [
         (call("hindsight_recall", query="x"), gateway(), "Hindsight is not available"),
         (call("hindsight_recall"), gateway(), "'query' is missing"),
@@ -177,7 +177,7 @@ async def test_rest_recall_retain_and_run_memories(tools: ToolsFixture) -> None:
         assert saved.json()["content"] == "Memory saved."
         again = await client.post("/v1/tools/retain", json={"content": SERVED}, headers=bearer(ADA, ADAS_RUN))
         assert again.json() == saved.json()
-        tools.hindsight.digest()
+        tools.hindsight.run_workers()
         assert list(tools.hindsight.documents) == [saved.json()["documentId"]]
         live = await client.post("/v1/tools/recall", json={"query": "the train", "fresh": True}, headers=bearer(ADA))
         assert live.json()["outcome"] == "live"

@@ -11,9 +11,9 @@ from typing import Any
 import httpx
 
 from consumer.http.transport import ConnectError, Request, Response
-from consumer.memory.policy import Rules
+from consumer.memory.policy import MemoryPolicy
 from consumer.paperclip.client import PaperclipClient
-from consumer.recalls import RecallMap
+from consumer.recalls import RecallCache
 from consumer.tools.authenticator import Authenticator
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import ToolDispatcher
@@ -89,12 +89,12 @@ class ToolsFixture:
         caught_up: False hides every recall, as while the recalls topic is still being read.
     """
 
-    rules: Rules = field(default_factory=Rules)
+    rules: MemoryPolicy = field(default_factory=MemoryPolicy)
     secret: str | None = SECRET
     hindsight: FakeHindsight = field(default_factory=FakeHindsight)
     paperclip: FakePaperclip = field(default_factory=FakePaperclip)
-    recalls: RecallMap = field(
-        default_factory=lambda: RecallMap(runs=100, size=10_000_000, max_age=3600, now=lambda: NOW)
+    recalls: RecallCache = field(
+        default_factory=lambda: RecallCache(runs=100, size=10_000_000, max_age=3600, now=lambda: NOW)
     )
     counted: Counter[tuple[Tool, ToolOutcome]] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)

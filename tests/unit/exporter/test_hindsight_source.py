@@ -7,8 +7,8 @@ import pytest
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.exporter.hindsight_source import HindsightReader, read_backlog, sum_stats
 from consumer.exporter.snapshot import Backlog, OperationStatus, OperationType
-from consumer.handlers.context import Operation
-from consumer.memory.documents import Stats
+from consumer.hindsight.models import Stats
+from consumer.memory.documents import Operation
 from demo.recording import exchange
 from tests.unit.exporter.samples import NOW
 

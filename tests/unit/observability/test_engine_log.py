@@ -5,7 +5,7 @@ import structlog
 from structlog.testing import LogCapture
 
 from consumer.errors import DeadLetterReason, Upstream
-from consumer.handlers.results import FailReason, SkipReason
+from consumer.handlers.results import SkipReason
 from consumer.observability.engine_log import bank_hash, log_engine_events, warn_once
 from consumer.stream.hooks import (
     AttemptOutcome,
@@ -62,7 +62,7 @@ def test_a_finished_record_is_logged_as_one_line_with_its_ids(logger: Any, captu
     [
         (AttemptOutcome.SKIPPED, SkipReason.NO_AGENT, "info", "record skipped"),
         (AttemptOutcome.IGNORED, None, "debug", "record ignored"),
-        (AttemptOutcome.FAILED, FailReason.HINDSIGHT, "warning", "record handled without its upstream"),
+        (AttemptOutcome.FAILED, Upstream.HINDSIGHT, "warning", "record handled without its upstream"),
         (AttemptOutcome.RETRIED, ParkReason.RETRY, "warning", "record will be retried"),
         (AttemptOutcome.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, "warning", "record will be retried"),
         (AttemptOutcome.RETRIED, ParkReason.NOT_YET, "info", "record waiting"),

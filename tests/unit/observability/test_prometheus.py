@@ -3,7 +3,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.errors import DeadLetterReason, Upstream
-from consumer.handlers.results import FailReason, SkipReason
+from consumer.handlers.results import SkipReason
 from consumer.http.transport import ConnectError, ConnectionLost, Request, RequestTimeout, Response, TransportError
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
@@ -73,7 +73,7 @@ def test_engine_events_create_no_new_series(registry: CollectorRegistry, metrics
     before = set(samples(registry))
     for handler in ("recall", "forget", "ignored", "undecodable", "one of tomorrow"):
         for outcome in AttemptOutcome:
-            for reason in (None, *SkipReason, *FailReason, *DeadLetterReason, *ParkReason):
+            for reason in (None, *SkipReason, *Upstream, *DeadLetterReason, *ParkReason):
                 metrics.notify(attempt(handler=handler, outcome=outcome, reason=reason))
     assert set(samples(registry)) == before
 
@@ -112,7 +112,7 @@ def test_ignored_and_undecodable_records_observe_no_duration(registry: Collector
 def test_skip_and_dead_letter_reasons_are_counted_separately(registry: CollectorRegistry, metrics: Metrics) -> None:
     metrics.notify(attempt(outcome=AttemptOutcome.SKIPPED, reason=SkipReason.NO_AGENT))
     metrics.notify(attempt(outcome=AttemptOutcome.DEAD_LETTERED, reason=DeadLetterReason.REJECTED))
-    metrics.notify(attempt(handler="recall", outcome=AttemptOutcome.FAILED, reason=FailReason.HINDSIGHT))
+    metrics.notify(attempt(handler="recall", outcome=AttemptOutcome.FAILED, reason=Upstream.HINDSIGHT))
     assert value(registry, "skipped_total", handler="retain", reason="no_agent") == 1
     assert value(registry, "dead_letters_total", handler="retain", reason="rejected") == 1
     assert value(registry, "events_total", handler="recall", outcome="failed") == 1

@@ -18,7 +18,7 @@ from consumer.observability import tracing as module
 from consumer.observability.tracing import Tracing, tracing
 from consumer.stream.records import Record
 from schemas.codec import encode
-from tests.support.fakes import World
+from tests.support.fakes import HandlerFixture
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -47,7 +47,7 @@ class Rig:
         self.hindsight = Hindsight()
         send = self.traces.sends(self.hindsight, Upstream.HINDSIGHT)
         client = HindsightClient(send, "http://hindsight.example", key="s3cret", user_agent="t")
-        needs = replace(World().needs, hindsight=client)
+        needs = replace(HandlerFixture().context, hindsight=client)
         self.resolve = self.traces.jobs(Dispatcher(needs, COMMENT_HANDLERS).resolve, "retain")
 
     def record(self, *headers: tuple[str, bytes]) -> Record:
@@ -151,5 +151,9 @@ def test_tracing_without_the_extra_logs_a_warning(monkeypatch: pytest.MonkeyPatc
     with capture_logs() as lines:
         assert tracing() is None
     assert lines == [
-        {"event": "tracing is off: the extra is not installed", "install": "paperclip-memory[otel]", "log_level": "warning"}
+        {
+            "event": "tracing is off: the extra is not installed",
+            "install": "paperclip-memory[otel]",
+            "log_level": "warning",
+        }
     ]

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from consumer.memory.policy import Rules
+from consumer.memory.policy import MemoryPolicy
 from consumer.tools import dispatcher as dispatcher_module
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import CallContext
@@ -32,7 +32,7 @@ async def test_an_authenticated_call_is_run_and_counted() -> None:
 
 
 async def test_an_agent_that_is_not_enabled_gets_403() -> None:
-    tools = ToolsFixture(rules=Rules(enabled_agents=frozenset({BEN})))
+    tools = ToolsFixture(rules=MemoryPolicy(enabled_agents=frozenset({BEN})))
     dispatcher = tools.dispatcher
     for headers in (bearer(ADA), gateway(ADA)):
         result = await dispatcher.call(Tool.RETAIN, await dispatcher.authenticate(raw(headers)), fine)

@@ -5,7 +5,7 @@ import json
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.memory.markers import strip
+from consumer.memory.markers import strip_fences
 from consumer.tools.results import MAX_BYTES, ToolOutcome, memories
 
 
@@ -33,4 +33,4 @@ def test_a_memory_larger_than_the_limit_is_cut() -> None:
 def test_any_returned_text_is_encodable_and_is_stripped_completely(texts: list[str]) -> None:
     result = memories(texts, ToolOutcome.CACHED)
     result.text.encode()
-    assert result.outcome is ToolOutcome.EMPTY or strip(result.text) == ""
+    assert result.outcome is ToolOutcome.EMPTY or strip_fences(result.text) == ""

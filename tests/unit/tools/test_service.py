@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason, Permanent, Transient, Upstream
-from consumer.memory.policy import BankPart, Rules
+from consumer.memory.policy import BankPart, MemoryPolicy
 from consumer.tools.arguments import RecallArguments, RetainArguments
 from consumer.tools.credentials import Agent, ToolError
 from consumer.tools.results import ToolOutcome
@@ -27,7 +27,7 @@ from tests.support.tools_fixture import (
     bank,
 )
 
-USERS = Rules(granularity=(BankPart.COMPANY, BankPart.AGENT, BankPart.USER))
+USERS = MemoryPolicy(granularity=(BankPart.COMPANY, BankPart.AGENT, BankPart.USER))
 JOS = f"{bank(ADA)}::user::jo@example.org"
 
 
@@ -56,7 +56,7 @@ async def test_recall_answers_from_the_run_s_memories_without_a_call(tools: Tool
 async def test_recall_without_cached_memories_asks_live(tools: ToolsFixture) -> None:
     tools.hindsight.banks[bank(ADA)] = {}
     await tools.service.retain(agent(), RetainArguments(content=SERVED))
-    tools.hindsight.digest()
+    tools.hindsight.run_workers()
     result = await tools.service.recall(agent(ADAS_RUN), query())
     assert result.outcome is ToolOutcome.LIVE
     assert result.text == f"<paperclip-memory>\n- {SERVED}\n</paperclip-memory>"
@@ -108,7 +108,7 @@ async def test_retain_without_a_run_stores_no_run_id(tools: ToolsFixture) -> Non
 async def test_retain_of_the_same_text_in_one_run_is_one_document_and_one_operation(tools: ToolsFixture) -> None:
     for text in (SERVED, SERVED, f"{SERVED} And on Fridays."):
         await tools.service.retain(agent(ADAS_RUN), RetainArguments(content=text))
-    tools.hindsight.digest()
+    tools.hindsight.run_workers()
     assert len(tools.hindsight.documents) == 2
     operations = [operation for _, _, operation in tools.hindsight.called("retain")]
     assert operations[0] == operations[1] != operations[2]
@@ -254,7 +254,7 @@ async def test_an_issue_without_a_user_gives_the_agents_bank(user_tools: ToolsFi
 
 @pytest.mark.parametrize("granularity", [(BankPart.USER,), (BankPart.COMPANY, BankPart.USER)])
 async def test_an_issue_without_a_user_is_refused_where_a_user_is_required(granularity: tuple[BankPart, ...]) -> None:
-    tools = ToolsFixture(rules=Rules(granularity=granularity, user_required=True))
+    tools = ToolsFixture(rules=MemoryPolicy(granularity=granularity, user_required=True))
     tools.paperclip.issues[ISSUE]["originId"] = None
     with pytest.raises(ToolError, match="has no user"):
         await tools.service.recall(agent(ADAS_RUN), query())
@@ -272,7 +272,7 @@ async def test_the_gateway_cannot_reach_a_user_through_another_agents_run(user_t
 
 
 async def test_a_static_bank_is_used_for_every_agent() -> None:
-    tools = ToolsFixture(rules=Rules(static_bank="shared"))
+    tools = ToolsFixture(rules=MemoryPolicy(static_bank="shared"))
     await tools.service.recall(agent(), query())
     assert tools.hindsight.called("recall")[0][0] == "shared"
 

@@ -1,4 +1,4 @@
-"""`plan_retain` alone: what the handler does with a plan is in `test_retain.py`."""
+"""`plan_retain` and `needs_issue`; the handler is tested in `test_retain.py`."""
 
 from typing import Any
 
@@ -64,7 +64,9 @@ def test_auto_retain_off_plans_nothing() -> None:
         (loaded(), MemoryPolicy(static_bank="shared", granularity=WITH_USER.granularity), False),
     ],
 )
-def test_needs_issue(comment: LoadedComment, policy: MemoryPolicy, needed: bool) -> None:
+def test_the_issue_is_needed_for_the_assignee_or_the_user_only(
+    comment: LoadedComment, policy: MemoryPolicy, needed: bool
+) -> None:
     assert needs_issue(comment, policy) is needed
 
 

@@ -15,10 +15,10 @@ from consumer.commands.runtime import (
     start_process,
     wait_for_shutdown,
 )
-from consumer.exporter.hindsight_source import HindsightWatch
-from consumer.exporter.kafka_source import KafkaWatch
-from consumer.exporter.poller import Lookout
-from consumer.exporter.snapshot import HindsightSeen, KafkaSeen, Source
+from consumer.exporter.hindsight_source import HindsightReader
+from consumer.exporter.kafka_source import KafkaReader
+from consumer.exporter.poller import SourcePoller
+from consumer.exporter.snapshot import HindsightSnapshot, KafkaSnapshot, Source
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.health import Check, Health
 from consumer.settings.model import Settings
@@ -30,17 +30,19 @@ async def open_exporter(process: Process) -> AsyncIterator[Check]:
     settings, log = process.settings, structlog.get_logger()
     async with AsyncExitStack() as stack:
         hindsight = await stack.enter_async_context(open_hindsight(settings, 1, process.metrics.measured))
-        watch = KafkaWatch(settings)
-        stack.push_async_callback(watch.close)
-        kafka = Lookout[KafkaSeen](Source.KAFKA, watch.look, log)
-        queue = Lookout[HindsightSeen](Source.HINDSIGHT, HindsightWatch(hindsight, settings.exporter_banks).look, log)
+        reader = KafkaReader(settings)
+        stack.push_async_callback(reader.close)
+        kafka = SourcePoller[KafkaSnapshot](Source.KAFKA, reader.read, log)
+        queue = SourcePoller[HindsightSnapshot](
+            Source.HINDSIGHT, HindsightReader(hindsight, settings.exporter_banks).read, log
+        )
         max_age = settings.exporter_max_age
-        process.registry.register(ExporterGauges(lambda: kafka.outcome, lambda: queue.outcome, max_age))
+        process.registry.register(ExporterGauges(lambda: kafka.last, lambda: queue.last, max_age))
         for run in (kafka.run(settings.exporter_interval), queue.run(settings.exporter_interval)):
             stack.push_async_callback(cancel, asyncio.create_task(run))
 
         def asked() -> Health:
-            ok = kafka.looked and queue.looked
+            ok = kafka.polled and queue.polled
             return Health(ok=ok, reason="every source was polled" if ok else "not every source was polled yet")
 
         yield asked

@@ -16,11 +16,10 @@ from consumer.commands.clients import VERSION
 from consumer.errors import ExitCode, Upstream
 from consumer.hindsight.client import HindsightOperation
 from consumer.kafka.options import client_options
-from consumer.observability.engine_log import log_signals, warn_once
-from consumer.observability.health import Check, all_of, liveness, readiness
-from consumer.observability.health import Limits as HealthLimits
+from consumer.observability.engine_log import log_engine_events, warn_once
+from consumer.observability.health import Check, LivenessLimits, all_of, liveness, readiness
 from consumer.observability.http_server import serving
-from consumer.observability.lane_gauges import LaneGauges, Pulse
+from consumer.observability.lane_gauges import Heartbeat, LaneGauges
 from consumer.observability.logs import configure_logging
 from consumer.observability.prometheus import Metrics
 from consumer.observability.watchdog import Watchdog, thread_stack
@@ -62,11 +61,11 @@ def start_process(settings: Settings, lanes: Sequence[str], paperclip_operations
         lanes=lanes,
         operations={Upstream.HINDSIGHT: HindsightOperation, Upstream.PAPERCLIP: paperclip_operations},
     )
-    log_signal = log_signals(log)
+    log_event = log_engine_events(log)
 
     def notify(signal_: EngineEvent) -> None:
         metrics.notify(signal_)
-        log_signal(signal_)
+        log_event(signal_)
 
     return Process(settings, registry, metrics, notify, warn_once(log))
 
@@ -95,18 +94,18 @@ def serve_observability(
         ready: further checks of `/readyz`; other threads call them.
     """
     settings = process.settings
-    pulse = Pulse(lambda: [lane.state() for lane in lanes])
-    live = liveness(pulse, HealthLimits())
+    heartbeat = Heartbeat(lambda: [lane.state() for lane in lanes])
+    live = liveness(heartbeat, LivenessLimits())
     main_thread = threading.get_ident()
     if lanes:
-        process.registry.register(LaneGauges(lambda: pulse.seen.lanes))
-        ready = [readiness(pulse, tuple(lane.name for lane in lanes)), *ready]
+        process.registry.register(LaneGauges(lambda: heartbeat.snapshot.lanes))
+        ready = [readiness(heartbeat, tuple(lane.name for lane in lanes)), *ready]
 
     def stack() -> str:
         return "\n".join([thread_stack(main_thread), *(lane.longest_stack() for lane in lanes)])
 
     def tell(reason: str, seconds: float, where: str) -> None:
-        structlog.get_logger().error("no progress: outcome the process", reason=reason, seconds=seconds, stack=where)
+        structlog.get_logger().error("no progress: ending the process", reason=reason, seconds=seconds, stack=where)
 
     # Nothing needs cleaning up yet, so the process may end abruptly; `wait_for_shutdown` replaces this. Without a
     # handler the kernel would not deliver the signal to a container's first process.
@@ -118,7 +117,7 @@ def serve_observability(
         )
         running = {"lanes": [lane.name for lane in lanes]} if lanes else {}
         structlog.get_logger().info("serving", metrics=f"http://{host}:{bound}/metrics", **running)
-        beating = asyncio.create_task(pulse.run(), name="pulse")
+        beating = asyncio.create_task(heartbeat.run(), name="heartbeat")
         within.callback(beating.cancel)
         within.enter_context(Watchdog(live, stack, tell).watching())
         yield

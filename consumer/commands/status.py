@@ -12,8 +12,8 @@ from rich.live import Live
 
 from consumer.commands.clients import dead_letter_topic, open_hindsight
 from consumer.errors import ExitCode
-from consumer.exporter.hindsight_source import HindsightWatch
-from consumer.exporter.kafka_source import KafkaWatch
+from consumer.exporter.hindsight_source import HindsightReader
+from consumer.exporter.kafka_source import KafkaReader
 from consumer.exporter.status import Letters, Status, as_json, as_screen, take
 from consumer.kafka.options import translate_kafka_errors
 from consumer.observability.logs import configure_logging
@@ -30,12 +30,12 @@ async def run_status(settings: Settings, *, watch: bool, json: bool) -> int:
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the screen shows its errors
     async with AsyncExitStack() as stack:
         hindsight = await stack.enter_async_context(open_hindsight(settings, 1))
-        kafka = KafkaWatch(settings)
+        kafka = KafkaReader(settings)
         stack.push_async_callback(kafka.close)
-        queue = HindsightWatch(hindsight, settings.exporter_banks)
+        queue = HindsightReader(hindsight, settings.exporter_banks)
 
         async def look() -> Status:
-            return await take(kafka.look, queue.look, partial(_letters, settings))
+            return await take(kafka.read, queue.read, partial(_letters, settings))
 
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         if watch:

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.exporter.hindsight_source import HindsightWatch, read_backlog, sum_stats
+from consumer.exporter.hindsight_source import HindsightReader, read_backlog, sum_stats
 from consumer.exporter.snapshot import Backlog, OperationStatus, OperationType
 from consumer.hindsight.models import Stats
 from consumer.memory.documents import Operation
@@ -139,7 +139,7 @@ def at(seconds: float) -> str:
 
 async def test_an_idle_hindsights_banks_are_not_asked() -> None:
     hindsight = FakeHindsight()
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    seen = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
     assert (seen.origin, seen.oldest_pending, seen.banks_known, seen.banks_observed) == ("/metrics", 0.0, 3, 2)
     assert hindsight.asked == []
 
@@ -152,7 +152,7 @@ async def test_the_oldest_unfinished_operation_of_the_observed_banks_gives_the_a
         ("c", "pending"): at(99_999),
     }
     hindsight = FakeHindsight(operations('operation_type="retain",status="processing"} 1.0'), made=made)
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    seen = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
     assert seen.oldest_pending == pytest.approx(9000)
     assert "c" not in hindsight.asked
 
@@ -162,7 +162,7 @@ async def test_an_operation_without_a_time_has_age_zero() -> None:
         operations('operation_type="retain",status="pending"} 1.0'),
         made={("a", "pending"): None, ("b", "pending"): at(3)[:19]},
     )
-    assert (await HindsightWatch(hindsight, 3, now=lambda: NOW).look()).oldest_pending == pytest.approx(3)
+    assert (await HindsightReader(hindsight, 3, now=lambda: NOW).read()).oldest_pending == pytest.approx(3)
 
 
 async def test_without_a_backlog_in_metrics_the_stats_of_the_observed_banks_are_used() -> None:
@@ -171,7 +171,7 @@ async def test_without_a_backlog_in_metrics_the_stats_of_the_observed_banks_are_
         by_bank={"a": stats(pending=3, waiting=2), "b": stats(failed=1), "c": stats(pending=50)},
         made={("a", "pending"): at(42)},
     )
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    seen = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
     assert seen.origin == "/stats"
     assert found(seen.backlog) == {(OperationType.ALL, PENDING): 3, (OperationType.ALL, FAILED): 1}
     assert seen.backlog.consolidation == 2
@@ -182,4 +182,4 @@ async def test_without_a_backlog_in_metrics_the_stats_of_the_observed_banks_are_
 
 async def test_an_unavailable_hindsight_raises() -> None:
     with pytest.raises(UpstreamDown):
-        await HindsightWatch(FakeHindsight(down=True), 2).look()
+        await HindsightReader(FakeHindsight(down=True), 2).read()

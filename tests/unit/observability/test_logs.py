@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import structlog
 
-from consumer.observability.logs import OncePerKind, Throttle, configure_logging, redact
+from consumer.observability.logs import RateLimitFilter, Throttle, configure_logging, redact
 from consumer.settings.types import LogFormat, LogLevel
 
 
@@ -106,7 +106,7 @@ def test_the_next_line_has_the_number_of_suppressed_ones(capsys: pytest.CaptureF
     configure_logging(LogFormat.JSON, LogLevel.INFO)
     clock = Clock()
     [handler] = logging.getLogger().handlers
-    handler.filters[:] = [OncePerKind(Throttle(10.0, clock))]
+    handler.filters[:] = [RateLimitFilter(Throttle(10.0, clock))]
     for _ in range(3):
         logging.getLogger("aiokafka").warning("no connection")
     clock.now = 10.0

@@ -151,5 +151,9 @@ def test_tracing_without_the_extra_logs_a_warning(monkeypatch: pytest.MonkeyPatc
     with capture_logs() as lines:
         assert tracing() is None
     assert lines == [
-        {"event": "no traces: the extra is not installed", "install": "paperclip-memory[otel]", "log_level": "warning"}
+        {
+            "event": "tracing is off: the extra is not installed",
+            "install": "paperclip-memory[otel]",
+            "log_level": "warning",
+        }
     ]

@@ -26,11 +26,11 @@ class Selected:
 
 def rules() -> list[dict[str, Any]]:
     """Every rule, in the order of evaluation."""
-    found = []
+    all_rules = []
     for name in ("recording", "alerts"):
         document = yaml.safe_load((PROMETHEUS / "rules" / f"{name}.yml").read_text())
-        found += [rule for group in document["groups"] for rule in group["rules"]]
-    return found
+        all_rules += [rule for group in document["groups"] for rule in group["rules"]]
+    return all_rules
 
 
 def alerts() -> dict[str, dict[str, Any]]:
@@ -39,15 +39,15 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 def series() -> dict[str, set[str]]:
     """Every series of ours that a scrape can hold, with its labels; and those that recording rules make."""
-    known = {}
+    labels_by_series = {}
     for metric in METRICS:
         for suffix in SUFFIXES.get(metric.kind, ("",)):
             extra = {"le"} if suffix == "_bucket" else set()
-            known[metric.full_name + suffix] = {*metric.labels, *extra, *BY_SCRAPE}
+            labels_by_series[metric.full_name + suffix] = {*metric.labels, *extra, *BY_SCRAPE}
     for rule in rules():
         if "record" in rule:
-            known[rule["record"]] = set(grouping(rule["expr"]))
-    return known
+            labels_by_series[rule["record"]] = set(grouping(rule["expr"]))
+    return labels_by_series
 
 
 def selected(expression: str) -> list[Selected]:
@@ -60,7 +60,7 @@ def grouping(expression: str) -> list[str]:
     node = promql_parser.parse(expression)
     while not isinstance(node, promql_parser.AggregateExpr):
         if isinstance(node, promql_parser.Call):
-            node = next(each for each in node.args if not isinstance(each, promql_parser.NumberLiteral))
+            node = next(argument for argument in node.args if not isinstance(argument, promql_parser.NumberLiteral))
         elif isinstance(node, promql_parser.BinaryExpr):
             node = node.lhs
         else:

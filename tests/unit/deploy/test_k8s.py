@@ -76,7 +76,7 @@ def test_a_manifest_is_valid(document: Json) -> None:
 
 
 @pytest.mark.parametrize("directory", [BASE, PRODUCTION], ids=["base", "production"])
-def test_kustomize_builds_it(directory: Path) -> None:
+def test_kustomize_builds_the_manifests(directory: Path) -> None:
     tool = (
         [shutil.which("kustomize") or "", "build"]
         if shutil.which("kustomize")
@@ -99,7 +99,7 @@ def test_every_resource_is_a_file_and_every_file_is_a_resource(directory: Path) 
     }
 
 
-def test_every_process_runs_with_a_command_that_there_is() -> None:
+def test_every_workload_runs_an_existing_command() -> None:
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
     arguments = {name: container(workload)["args"] for name, workload in WORKLOADS.items()}
     assert {line[0] for line in arguments.values()} == {"topics", *PORTS}
@@ -109,7 +109,7 @@ def test_every_process_runs_with_a_command_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("directory", [BASE, PRODUCTION], ids=["base", "production"])
-def test_settings_exist_and_none_is_a_secret(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_map_settings_exist_and_are_not_secrets(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {variable(name): name for name in Settings.model_fields}
     for name, text in (literals(BASE) | literals(directory)).items():
         assert name in fields or name == SECRETS_DIR
@@ -123,7 +123,7 @@ def test_settings_exist_and_none_is_a_secret(directory: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_secrets_come_by_reference_as_files(name: str) -> None:
+def test_secrets_are_mounted_as_files(name: str) -> None:
     spec = WORKLOADS[name]["spec"]["template"]["spec"]
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert volumes["secrets"]["secret"]["secretName"] == "paperclip-memory"
@@ -135,7 +135,7 @@ def test_secrets_come_by_reference_as_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_pods_keep_to_the_restricted_standard(name: str) -> None:
+def test_pods_meet_the_restricted_pod_security_standard(name: str) -> None:
     spec = WORKLOADS[name]["spec"]["template"]["spec"]
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -150,7 +150,7 @@ def test_pods_keep_to_the_restricted_standard(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_probes_ask_where_health_is_served(name: str) -> None:
+def test_probes_use_the_metrics_port(name: str) -> None:
     found = container(DEPLOYMENTS[name])
     ports = {port["name"]: port["containerPort"] for port in found["ports"]}
     component = pod_labels(DEPLOYMENTS[name])["app.kubernetes.io/component"]
@@ -163,7 +163,7 @@ def test_probes_ask_where_health_is_served(name: str) -> None:
 
 
 @pytest.mark.parametrize("service", kind("Service"), ids=lambda each: each["metadata"]["name"])
-def test_services_find_their_pods_and_ports(service: Json) -> None:
+def test_services_select_pods_that_have_their_ports(service: Json) -> None:
     pods = [
         workload
         for workload in DEPLOYMENTS.values()
@@ -177,7 +177,7 @@ def test_services_find_their_pods_and_ports(service: Json) -> None:
         }.items()
 
 
-def test_every_pod_is_scraped_under_the_job_that_rules_and_panels_know() -> None:
+def test_every_pod_is_scraped_under_the_job_of_rules_and_panels() -> None:
     (monitor,) = kind("ServiceMonitor")
     scraped = [
         service
@@ -191,7 +191,7 @@ def test_every_pod_is_scraped_under_the_job_that_rules_and_panels_know() -> None
     assert kustomization(BASE)["labels"][0]["pairs"][label] == "paperclip-memory"
 
 
-def test_the_rules_are_those_of_prometheus() -> None:
+def test_rules_yaml_has_the_rules_of_prometheus() -> None:
     checked = subprocess.run([sys.executable, str(K8S / "rules.py"), "--check"], check=False)
     assert checked.returncode == 0, "python deploy/k8s/rules.py writes them anew"
     (resource,) = kind("PrometheusRule")
@@ -199,7 +199,7 @@ def test_the_rules_are_those_of_prometheus() -> None:
 
 
 @pytest.mark.parametrize("budget", kind("PodDisruptionBudget"), ids=lambda each: each["metadata"]["name"])
-def test_a_disruption_budget_finds_its_pods(budget: Json) -> None:
+def test_a_disruption_budget_selects_its_deployment(budget: Json) -> None:
     wanted = budget["spec"]["selector"]["matchLabels"].items()
     assert [name for name, each in DEPLOYMENTS.items() if wanted <= pod_labels(each).items()] == [
         budget["metadata"]["name"]
@@ -225,7 +225,7 @@ def test_a_lane_is_scaled_on_its_own_lag_up_to_its_partitions_and_down_slowly(la
     assert trigger["metadata"]["offsetResetPolicy"] == "earliest"
 
 
-def test_the_network_lets_in_prometheus_and_paperclip_and_nobody_else() -> None:
+def test_the_network_policy_admits_only_prometheus_and_paperclip() -> None:
     everybody, tools = kind("NetworkPolicy")
     assert everybody["spec"]["podSelector"] == {}
     assert set(everybody["spec"]["policyTypes"]) == {"Ingress", "Egress"}
@@ -238,7 +238,7 @@ def test_the_network_lets_in_prometheus_and_paperclip_and_nobody_else() -> None:
     ] == default("tools_port")
 
 
-def test_the_image_has_the_version_of_this_repository() -> None:
+def test_manifests_use_the_image_version_of_this_repository() -> None:
     import tomllib
 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]

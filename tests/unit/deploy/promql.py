@@ -1,4 +1,4 @@
-"""What a PromQL expression asks for, and what there is to be asked for."""
+"""Which series a PromQL expression selects, and which series exist."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SUFFIXES = {Kind.HISTOGRAM: ("_bucket", "_count", "_sum")}
 
 @dataclass(frozen=True)
 class Selected:
-    """A metric that an expression selects, and the labels by which it does."""
+    """A metric that an expression selects, and the labels in its selector."""
 
     metric: str
     labels: frozenset[str]
@@ -38,7 +38,7 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 def series() -> dict[str, set[str]]:
-    """Every series of ours that a scrape can hold, with its labels; and those that recording rules make."""
+    """Every series that our processes export or recording rules create, with its labels."""
     labels_by_series = {}
     for metric in METRICS:
         for suffix in SUFFIXES.get(metric.kind, ("",)):
@@ -51,12 +51,12 @@ def series() -> dict[str, set[str]]:
 
 
 def selected(expression: str) -> list[Selected]:
-    """What an expression selects; raises ValueError if it is no PromQL."""
+    """The series that an expression selects; raises ValueError if it is not PromQL."""
     return list(_selectors(promql_parser.parse(expression)))
 
 
 def grouping(expression: str) -> list[str]:
-    """The labels that the result keeps, for an aggregation, or for arithmetic on two of the same kind."""
+    """The labels of the result of an aggregation, or of arithmetic on two aggregations."""
     node = promql_parser.parse(expression)
     while not isinstance(node, promql_parser.AggregateExpr):
         if isinstance(node, promql_parser.Call):

@@ -1,4 +1,4 @@
-"""Compose file and image: what they name exists in this repository. Neither is run here: there may be no Docker."""
+"""Compose file and image name only what exists in this repository. Neither is run: there may be no Docker."""
 
 import re
 import subprocess
@@ -29,7 +29,7 @@ BIN = Path(sys.executable).parent
 
 
 def interpolated(text: str) -> str:
-    """With the defaults of variables."""
+    """A text with every variable replaced by its default."""
     return re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", text)
 
 

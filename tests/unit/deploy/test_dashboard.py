@@ -1,4 +1,4 @@
-"""The dashboard as it is committed: made by its script, complete, and asking for what there is."""
+"""The committed dashboard is up to date, complete, and queries existing series."""
 
 import json
 import re
@@ -16,7 +16,7 @@ BOARD = json.loads((GRAFANA / "dashboards" / "paperclip-memory.json").read_text(
 ROWS = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 OF_EVERY_PROCESS = {"process_resident_memory_bytes"}
-"""What `prometheus_client` adds."""
+"""Added by `prometheus_client`."""
 
 
 def test_the_dashboard_is_what_its_script_generates() -> None:

@@ -1,4 +1,4 @@
-"""The manifests: valid, closed up, and naming only what exists. None is applied here: there may be no cluster."""
+"""The manifests are valid, hardened, and name only what exists. None is applied: there may be no cluster."""
 
 import shutil
 import subprocess
@@ -22,13 +22,13 @@ Json = dict[str, Any]
 
 
 def kustomization(directory: Path) -> Json:
-    found: Json = yaml.safe_load((directory / "kustomization.yaml").read_text())
-    return found
+    document: Json = yaml.safe_load((directory / "kustomization.yaml").read_text())
+    return document
 
 
 def documents(directory: Path) -> list[Json]:
     paths = [directory / name for name in kustomization(directory)["resources"] if name.endswith(".yaml")]
-    return [each for path in paths for each in yaml.safe_load_all(path.read_text())]
+    return [document for path in paths for document in yaml.safe_load_all(path.read_text())]
 
 
 def literals(directory: Path) -> dict[str, str]:
@@ -37,9 +37,9 @@ def literals(directory: Path) -> dict[str, str]:
 
 
 EVERYTHING = documents(BASE)
-DEPLOYMENTS = {each["metadata"]["name"]: each for each in EVERYTHING if each["kind"] == "Deployment"}
-JOBS = [each for each in EVERYTHING if each["kind"] == "Job"]
-WORKLOADS = {each["metadata"]["name"]: each for each in [*DEPLOYMENTS.values(), *JOBS]}
+DEPLOYMENTS = {manifest["metadata"]["name"]: manifest for manifest in EVERYTHING if manifest["kind"] == "Deployment"}
+JOBS = [manifest for manifest in EVERYTHING if manifest["kind"] == "Job"]
+WORKLOADS = {workload["metadata"]["name"]: workload for workload in [*DEPLOYMENTS.values(), *JOBS]}
 PORTS = {
     "worker": "worker_port",
     "tools": "tools_metrics_port",
@@ -53,13 +53,13 @@ def default(field: str) -> Any:
 
 
 def kind(name: str) -> list[Json]:
-    return [each for each in EVERYTHING if each["kind"] == name]
+    return [manifest for manifest in EVERYTHING if manifest["kind"] == name]
 
 
 def container(workload: Json) -> Json:
-    (found,) = workload["spec"]["template"]["spec"]["containers"]
-    result: Json = found
-    return result
+    containers: list[Json] = workload["spec"]["template"]["spec"]["containers"]
+    (only,) = containers
+    return only
 
 
 def pod_labels(workload: Json) -> dict[str, str]:
@@ -67,7 +67,9 @@ def pod_labels(workload: Json) -> dict[str, str]:
     return labels
 
 
-@pytest.mark.parametrize("document", EVERYTHING, ids=lambda each: f"{each['kind']}/{each['metadata']['name']}")
+@pytest.mark.parametrize(
+    "document", EVERYTHING, ids=lambda manifest: f"{manifest['kind']}/{manifest['metadata']['name']}"
+)
 def test_a_manifest_is_valid(document: Json) -> None:
     if document["apiVersion"].split("/")[0] in ("keda.sh", "monitoring.coreos.com"):
         assert document["spec"], "a custom resource: its schema is not at hand"
@@ -86,16 +88,17 @@ def test_kustomize_builds_the_manifests(directory: Path) -> None:
         pytest.skip("there is neither kustomize nor kubectl")
     built = subprocess.run([*tool, str(directory)], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    found = list(yaml.safe_load_all(built.stdout))
-    assert {each["kind"] for each in found} >= {each["kind"] for each in EVERYTHING}
-    assert {each["metadata"].get("namespace") for each in found if each["kind"] != "Namespace"} == {"paperclip-memory"}
+    manifests = list(yaml.safe_load_all(built.stdout))
+    assert {manifest["kind"] for manifest in manifests} >= {manifest["kind"] for manifest in EVERYTHING}
+    namespaces = {manifest["metadata"].get("namespace") for manifest in manifests if manifest["kind"] != "Namespace"}
+    assert namespaces == {"paperclip-memory"}
 
 
 @pytest.mark.parametrize("directory", [BASE, PRODUCTION], ids=["base", "production"])
 def test_every_resource_is_a_file_and_every_file_is_a_resource(directory: Path) -> None:
-    named = set(kustomization(directory)["resources"])
+    resources = set(kustomization(directory)["resources"])
     assert {path.name for path in directory.glob("*.yaml")} - {"kustomization.yaml"} == {
-        name for name in named if name.endswith(".yaml")
+        name for name in resources if name.endswith(".yaml")
     }
 
 
@@ -151,18 +154,18 @@ def test_pods_meet_the_restricted_pod_security_standard(name: str) -> None:
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
 def test_probes_use_the_metrics_port(name: str) -> None:
-    found = container(DEPLOYMENTS[name])
-    ports = {port["name"]: port["containerPort"] for port in found["ports"]}
+    spec = container(DEPLOYMENTS[name])
+    ports = {port["name"]: port["containerPort"] for port in spec["ports"]}
     component = pod_labels(DEPLOYMENTS[name])["app.kubernetes.io/component"]
     assert ports["metrics"] == default(PORTS[component])
-    paths = {probe: found[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")}
+    paths = {probe: spec[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")}
     assert {get["port"] for get in paths.values()} == {"metrics"}
     assert [get["path"] for get in paths.values()] == ["/livez", "/livez", "/readyz"]
     grace = DEPLOYMENTS[name]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert grace > default("shutdown_timeout") + 5
 
 
-@pytest.mark.parametrize("service", kind("Service"), ids=lambda each: each["metadata"]["name"])
+@pytest.mark.parametrize("service", kind("Service"), ids=lambda manifest: manifest["metadata"]["name"])
 def test_services_select_pods_that_have_their_ports(service: Json) -> None:
     pods = [
         workload
@@ -173,7 +176,7 @@ def test_services_select_pods_that_have_their_ports(service: Json) -> None:
     (port,) = service["spec"]["ports"]
     for workload in pods:
         assert {port["targetPort"]: port["port"]}.items() <= {
-            each["name"]: each["containerPort"] for each in container(workload)["ports"]
+            named["name"]: named["containerPort"] for named in container(workload)["ports"]
         }.items()
 
 
@@ -184,8 +187,8 @@ def test_every_pod_is_scraped_under_the_job_of_rules_and_panels() -> None:
         for service in kind("Service")
         if monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"].get("labels", {}).items()
     ]
-    seen = {service["spec"]["selector"]["app.kubernetes.io/component"] for service in scraped}
-    assert seen == set(PORTS)
+    components = {service["spec"]["selector"]["app.kubernetes.io/component"] for service in scraped}
+    assert components == set(PORTS)
     assert monitor["spec"]["endpoints"][0]["port"] == "metrics"
     label = monitor["spec"]["jobLabel"]
     assert kustomization(BASE)["labels"][0]["pairs"][label] == "paperclip-memory"
@@ -193,22 +196,22 @@ def test_every_pod_is_scraped_under_the_job_of_rules_and_panels() -> None:
 
 def test_rules_yaml_has_the_rules_of_prometheus() -> None:
     checked = subprocess.run([sys.executable, str(K8S / "rules.py"), "--check"], check=False)
-    assert checked.returncode == 0, "python deploy/k8s/rules.py writes them anew"
+    assert checked.returncode == 0, "python deploy/k8s/rules.py regenerates them"
     (resource,) = kind("PrometheusRule")
     assert [rule for group in resource["spec"]["groups"] for rule in group["rules"]] == rules()
 
 
-@pytest.mark.parametrize("budget", kind("PodDisruptionBudget"), ids=lambda each: each["metadata"]["name"])
+@pytest.mark.parametrize("budget", kind("PodDisruptionBudget"), ids=lambda manifest: manifest["metadata"]["name"])
 def test_a_disruption_budget_selects_its_deployment(budget: Json) -> None:
-    wanted = budget["spec"]["selector"]["matchLabels"].items()
-    assert [name for name, each in DEPLOYMENTS.items() if wanted <= pod_labels(each).items()] == [
+    selector = budget["spec"]["selector"]["matchLabels"].items()
+    assert [name for name, workload in DEPLOYMENTS.items() if selector <= pod_labels(workload).items()] == [
         budget["metadata"]["name"]
     ]
 
 
 @pytest.mark.parametrize("lane", LANES)
 def test_a_lane_is_scaled_on_its_own_lag_up_to_its_partitions_and_down_slowly(lane: str) -> None:
-    scaled = {each["metadata"]["name"]: each["spec"] for each in kind("ScaledObject")}
+    scaled = {manifest["metadata"]["name"]: manifest["spec"] for manifest in kind("ScaledObject")}
     assert set(scaled) == {f"worker-{name}" for name in LANES}
     spec = scaled[f"worker-{lane}"]
     assert spec["scaleTargetRef"] == {"name": f"worker-{lane}"}
@@ -242,6 +245,10 @@ def test_manifests_use_the_image_version_of_this_repository() -> None:
     import tomllib
 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert all(image["newTag"] == version for each in (BASE, PRODUCTION) for image in kustomization(each)["images"])
-    assert {container(each)["image"] for each in WORKLOADS.values()} == {kustomization(BASE)["images"][0]["name"]}
+    assert all(
+        image["newTag"] == version for directory in (BASE, PRODUCTION) for image in kustomization(directory)["images"]
+    )
+    assert {container(workload)["image"] for workload in WORKLOADS.values()} == {
+        kustomization(BASE)["images"][0]["name"]
+    }
     assert f"PAPERCLIP_MEMORY_VERSION:-{version}}}" in (ROOT / "docker-compose.yml").read_text()

@@ -86,7 +86,7 @@ def test_an_alert_fires_exactly_when_its_test_file_says(alert: str) -> None:
 
 @pytest.mark.parametrize("alert", ["MemoryEventsDelayed", "HindsightQueueNotDraining"])
 def test_promtool_rejects_a_changed_rule(alert: str, tmp_path: Path) -> None:
-    """The tests above can fail."""
+    """So the tests above can fail."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "rules").mkdir()
     for name in ("recording", "alerts"):

@@ -22,7 +22,7 @@ from consumer.memory.policy import MemoryPolicy
 from consumer.settings.model import Settings, load_settings
 from schemas.codec import parse
 from schemas.events import AgentRunStarted, IssueCommentCreated
-from schemas.objects import Issue
+from schemas.paperclip import Issue
 from schemas.recalls import RecallStatus
 from tests.support.fakes import NOW, HandlerFixture
 

@@ -10,7 +10,7 @@ from consumer.handlers.results import Skipped, SkipReason
 from consumer.handlers.retain_plan import LoadedComment, RetainPlan, needs_issue, plan_retain
 from consumer.memory.documents import Memory
 from consumer.memory.policy import BankPart, MemoryPolicy, UserSource
-from schemas.objects import Comment, Issue
+from schemas.paperclip import Comment, Issue
 from tests.unit.handlers.samples import ADA, AGENT_COMMENT, BEN, COMMENTS, COMPANY, RUN, bank
 
 ISSUE = COMMENTS[AGENT_COMMENT]["issueId"]

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from consumer.memory.attribution import resolve_author, resolve_user
 from consumer.memory.policy import MemoryPolicy, UserSource
 from demo import recording
-from schemas.objects import Comment, Issue
+from schemas.paperclip import Comment, Issue
 
 DEFAULT = MemoryPolicy().user_sources
 ALL = frozenset(UserSource)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from consumer.memory.markers import fence
 from consumer.memory.recall_query import MAX_CHARACTERS, build_query, first_half, is_searchable
-from schemas.objects import WakeComment
+from schemas.paperclip import WakeComment
 
 any_text = st.text(st.characters(exclude_categories=()))
 

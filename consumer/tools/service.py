@@ -30,14 +30,14 @@ class MemoryService:
 
     def __init__(
         self,
-        rules: MemoryPolicy,
+        policy: MemoryPolicy,
         hindsight: Hindsight,
         find_recall: Callable[[str], RecallRecord | None],
         paperclip_for: Callable[[Agent], PaperclipLookups | None],
     ) -> None:
-        self.rules = rules
+        self.policy = policy
         self._hindsight = hindsight
-        self._resolver = BankResolver(rules, find_recall, paperclip_for)
+        self._resolver = BankResolver(policy, find_recall, paperclip_for)
         self._paperclip_for = paperclip_for
 
     async def recall(self, agent: Agent, arguments: RecallArguments) -> ToolResult:
@@ -94,7 +94,7 @@ class MemoryService:
         return ToolResult(SAVED, ToolOutcome.LIVE, document_id=document)
 
     async def _recall_live(self, bank: BankRef, query: str) -> ToolResult:
-        texts = await recall_with_fallback(self._hindsight, bank.bank, query, self.rules)
+        texts = await recall_with_fallback(self._hindsight, bank.bank, query, self.policy)
         return memories(texts, ToolOutcome.LIVE)
 
     async def _query_for(self, agent: Agent, run: RunContext) -> str:

@@ -103,10 +103,10 @@ class BankResolver:
         return RunContext(run=run)
 
     async def resolve_bank(self, agent: Agent, run: RunContext) -> BankRef:
-        """The bank of a call: the run's, else the one that the policy give; never a wider one for lack of information.
+        """The bank of a call: the run's, else the one that the policy gives; never a wider one for lack of information.
 
         Raises:
-            ToolError: the policy give no bank.
+            ToolError: the policy gives no bank.
             HandlingError: Paperclip did not answer.
         """
         policy, record = self._policy, run.record

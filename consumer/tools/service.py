@@ -5,11 +5,11 @@ from collections.abc import Callable
 from consumer.errors import HandlingError
 from consumer.handlers.context import Hindsight
 from consumer.handlers.lookups import recall_with_fallback
-from consumer.memory.documents import Memory
+from consumer.memory.documents import Memory, build_metadata
 from consumer.memory.operation_ids import operation_id, stable_id
 from consumer.memory.policy import MemoryPolicy
 from consumer.memory.recall_query import MAX_CHARACTERS, build_query, is_searchable
-from consumer.memory.sanitize import is_blank, sanitize, strip_unencodable
+from consumer.memory.sanitize import is_blank, sanitize
 from consumer.tools.arguments import RecallArguments, RetainArguments
 from consumer.tools.bank_resolver import BankRef, BankResolver, PaperclipLookups, RunContext
 from consumer.tools.credentials import Agent, ToolError
@@ -113,8 +113,7 @@ class MemoryService:
 
 def document_id(agent: Agent, content: str) -> str:
     """UUIDv5 of what identifies a retained text: company, agent, run if there is one, and the text."""
-    parts = ["hindsight_retain", agent.company, agent.agent, agent.run or "", content]
-    return stable_id(*parts)
+    return stable_id("hindsight_retain", agent.company, agent.agent, agent.run or "", content)
 
 
 def _is_usable(record: RecallRecord) -> bool:
@@ -122,12 +121,12 @@ def _is_usable(record: RecallRecord) -> bool:
 
 
 def _metadata(agent: Agent, bank: BankRef) -> dict[str, str]:
-    """Strings only: Hindsight answers 422 to null, so missing values are left out."""
-    values = {
-        "agentId": agent.agent,
-        "companyId": agent.company,
-        "runId": agent.run,
-        "issueId": bank.issue,
-        "userId": bank.user,
-    }
-    return {name: strip_unencodable(value) for name, value in values.items() if value}
+    return build_metadata(
+        {
+            "agentId": agent.agent,
+            "companyId": agent.company,
+            "runId": agent.run,
+            "issueId": bank.issue,
+            "userId": bank.user,
+        }
+    )

@@ -1,4 +1,4 @@
-"""Wiring of `backfill` and `audit`: what Hindsight should hold of the past, and what it holds."""
+"""The commands `backfill` and `audit`: publish past comments, and compare Paperclip with Hindsight."""
 
 import sys
 import time
@@ -18,30 +18,30 @@ from consumer.kafka.options import groupless_consumer, producer, translate_kafka
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.paperclip.client import PaperclipClient
-from consumer.reconcile.backfill import Survey, Wanted, publish, survey
+from consumer.paperclip.models import Json
+from consumer.reconcile.audit import Audit
+from consumer.reconcile.backfill import BackfillPlan, BackfillRequest, plan_backfill, publish_backfill
 from consumer.reconcile.findings import Report
-from consumer.reconcile.pass_ import Audit
-from consumer.reconcile.repair import Fix
-from consumer.reconcile.report import audit_json, audit_text
+from consumer.reconcile.repair import Repair
+from consumer.reconcile.report import render_json, render_text
 from consumer.relay.checkpoints import Checkpoints
-from consumer.relay.enrichment import Copies
-from consumer.relay.event_builder import Json
-from consumer.relay.publisher import Outbox
-from consumer.relay.signals import RelaySignal
-from consumer.relay.times import instant, iso
+from consumer.relay.enrichment import EventEnricher
+from consumer.relay.hooks import RelayEvent
+from consumer.relay.publisher import EventPublisher
 from consumer.settings.model import Settings
 from consumer.settings.types import LogFormat, LogLevel
+from schemas.timestamps import format_timestamp, parse_timestamp
 
 
 @dataclass(frozen=True, slots=True)
-class Tools:
-    """What both commands use."""
+class _Resources:
+    """What both commands need."""
 
     paperclip: PaperclipClient
     hindsight: HindsightClient
     publisher: Publisher
-    copies: Copies
-    outbox: Outbox
+    enricher: EventEnricher
+    events: EventPublisher
 
 
 async def run_backfill(
@@ -54,61 +54,61 @@ async def run_backfill(
     rate: float | None,
     force: bool,
 ) -> int:
-    """Publish a company's past comments; the exit code."""
-    wanted = Wanted(company, since, issue, rate, _repair("backfill") if force else "")
-    async with _opened(settings) as tools:
+    """Publish a company's past comments. Returns the exit code."""
+    request = BackfillRequest(company, since, issue, rate, _new_repair("backfill") if force else "")
+    async with _open_resources(settings) as resources:
         try:
             with progress_bar("reading issues") as progress:
-                found = await survey(tools.paperclip, tools.copies, wanted, progress)
-            say(_found(wanted, found))
+                plan = await plan_backfill(resources.paperclip, resources.enricher, request, progress)
+            echo(_plan_text(request, plan))
             if not dry_run:
-                await _publish(settings, tools, wanted, found)
+                await _publish(settings, resources, request, plan)
         except HandlingError as error:
-            say(f"✗ {error}")
+            echo(f"✗ {error}")
             return EXIT_FAILED
-    return EXIT_FAILED if found.passed_over else 0
+    return EXIT_FAILED if plan.unreadable_issues else 0
 
 
-async def _publish(settings: Settings, tools: Tools, wanted: Wanted, found: Survey) -> None:
-    checkpoints = Checkpoints(tools.publisher, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
+async def _publish(settings: Settings, resources: _Resources, request: BackfillRequest, plan: BackfillPlan) -> None:
+    make_consumer = partial(groupless_consumer, settings)
+    checkpoints = Checkpoints(resources.publisher, make_consumer, settings.topic_relay_checkpoints)
     with translate_kafka_errors(settings):
         await checkpoints.read()
-    name = ":".join([wanted.company, wanted.issue or "*", iso(wanted.since), "forced" if wanted.repair else "plain"])
-    reached, announcements = checkpoints.backfilled(name), found.announcements
-    if reached is not None:
-        announcements = [each for each in announcements if instant(each.occurred_at) >= reached]
-        say(f"going on at {iso(reached)}, where the same command was left: {len(announcements)} to go")
+    kind = "forced" if request.repair else "plain"
+    name = ":".join([request.company, request.issue or "*", format_timestamp(request.since), kind])
+    position, events = checkpoints.backfill_position(name), plan.events
+    if position is not None:
+        events = [event for event in events if parse_timestamp(event.occurred_at) >= position]
+        echo(f"resuming at {format_timestamp(position)}: {len(events)} comments to publish")
+    save = partial(checkpoints.write_backfill_position, name)
     with progress_bar("publishing") as progress:
-        await publish(announcements, tools.outbox, partial(checkpoints.write_backfill, name), progress, wanted.rate)
-    await checkpoints.write_backfill(name, None)
-    say(f"published {len(announcements)} comments to {settings.topic_issue_comments}")
+        await publish_backfill(events, resources.events, save, progress, request.rate)
+    await checkpoints.write_backfill_position(name, None)
+    echo(f"published {len(events)} comments to {settings.topic_issue_comments}")
 
 
 async def run_audit(settings: Settings, companies: Sequence[str], since: float, *, fix: bool, as_json: bool) -> int:
-    """Compare Paperclip's comments with Hindsight's documents, and print what differs; the exit code."""
-    done: list[tuple[Report, int | None]] = []
-    async with _opened(settings) as tools:
+    """Compare Paperclip's comments with Hindsight's documents, and print the differences. Returns the exit code."""
+    reports: list[tuple[Report, int | None]] = []
+    async with _open_resources(settings) as resources:
         try:
-            letters = await _letters(settings)
-            for company in companies or (await tools.paperclip.authenticate()).company_ids:
-                report, issues = await _audit(settings, tools, letters, company, since)
-                repaired = None
-                if fix and report.findings:
-                    repair = Fix(tools.paperclip, tools.hindsight, tools.outbox, tools.copies, issues, _repair("audit"))
-                    repaired = await repair.run(report)
-                done.append((report, repaired))
+            dead_letters = await _dead_letter_reasons(settings)
+            for company in companies or (await resources.paperclip.authenticate()).company_ids:
+                report, issues = await _audit(settings, resources, dead_letters, company, since)
+                repaired = await _repair(resources, report, issues) if fix and report.findings else None
+                reports.append((report, repaired))
                 if not as_json:
-                    say(audit_text(report, repaired))
+                    echo(render_text(report, repaired))
         except HandlingError as error:
             sys.stderr.write(f"✗ {error}\n")
             return EXIT_FAILED
     if as_json:
-        say(audit_json(done))
-    return 0 if all(report.clean for report, _ in done) else EXIT_FAILED
+        echo(render_json(reports))
+    return 0 if all(report.clean for report, _ in reports) else EXIT_FAILED
 
 
 async def _audit(
-    settings: Settings, tools: Tools, letters: dict[str, str], company: str, since: float
+    settings: Settings, resources: _Resources, dead_letters: dict[str, str], company: str, since: float
 ) -> tuple[Report, dict[str, Json]]:
     with ExitStack() as bars:
 
@@ -116,57 +116,66 @@ async def _audit(
             bars.close()
             return bars.enter_context(progress_bar(title))
 
-        audit = Audit(tools.paperclip, tools.hindsight, settings.rules(), letters, time.time, progress)
+        paperclip, hindsight = resources.paperclip, resources.hindsight
+        audit = Audit(paperclip, hindsight, settings.rules(), dead_letters, time.time, progress)
         return await audit.run(company, since)
 
 
-async def _letters(settings: Settings) -> dict[str, str]:
-    """The reason of each open dead letter, by the id of its event; none if Kafka does not tell."""
+async def _repair(resources: _Resources, report: Report, issues: dict[str, Json]) -> int:
+    paperclip, hindsight = resources.paperclip, resources.hindsight
+    repair = Repair(paperclip, hindsight, resources.events, resources.enricher, issues, _new_repair("audit"))
+    return await repair.run(report)
+
+
+async def _dead_letter_reasons(settings: Settings) -> dict[str, str]:
+    """The reason of each open dead letter, by the id of its event; none if Kafka cannot be read."""
     sources = (settings.topic_agent_runs, settings.topic_issue_comments)
     topic = LetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, sources)
     try:
         with translate_kafka_errors(settings), progress_bar("reading dead letters") as progress:
-            found = await topic.survey(progress)
+            survey = await topic.survey(progress)
     except UpstreamDown as error:
         sys.stderr.write(f"! without the reasons of dead letters: {error}\n")
         return {}
-    return {letter.event_id: letter.reason for letter in found.open if letter.event_id}
+    return {letter.event_id: letter.reason for letter in survey.open if letter.event_id}
 
 
 @asynccontextmanager
-async def _opened(settings: Settings) -> AsyncIterator[Tools]:
+async def _open_resources(settings: Settings) -> AsyncIterator[_Resources]:
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     async with AsyncExitStack() as stack:
         publisher = Publisher(partial(producer, settings))
         stack.push_async_callback(publisher.close)
         hindsight, _ = await stack.enter_async_context(open_clients(settings, settings.relay_in_flight))
         paperclip = await stack.enter_async_context(open_paperclip(settings))
-        yield Tools(
+        yield _Resources(
             paperclip,
             hindsight,
             publisher,
-            Copies(paperclip, _silent, enabled=True, issues=settings.rules().needs_user, now=time.time),
-            Outbox(publisher.publish, _silent, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments),
+            EventEnricher(paperclip, _ignore, True, settings.rules().needs_user, time.time),
+            EventPublisher(
+                publisher.publish, _ignore, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments
+            ),
         )
 
 
-def _found(wanted: Wanted, found: Survey) -> str:
-    lines = [f"company {wanted.company}: {len(found.announcements)} comments since {iso(wanted.since)}"]
-    if found.announcements:
-        lines[0] += f", the oldest of {found.announcements[0].occurred_at}"
-    if found.deleted:
-        lines.append(f"{found.deleted} deleted ones are left out")
-    lines += [f"issue {issue} could not be read: {why}" for issue, why in found.passed_over.items()]
+def _plan_text(request: BackfillRequest, plan: BackfillPlan) -> str:
+    lines = [f"company {request.company}: {len(plan.events)} comments since {format_timestamp(request.since)}"]
+    if plan.events:
+        lines[0] += f", the oldest of {plan.events[0].occurred_at}"
+    if plan.deleted:
+        lines.append(f"{plan.deleted} deleted comments are left out")
+    lines += [f"issue {issue} could not be read: {why}" for issue, why in plan.unreadable_issues.items()]
     return "\n".join(lines)
 
 
-def _repair(command: str) -> str:
-    """Another text each time: Hindsight does not work again what it knows by its operation's id."""
-    return f"{command} {iso(time.time())}"
+def _new_repair(command: str) -> str:
+    """A different text each time: Hindsight ignores an operation whose id it knows."""
+    return f"{command} {format_timestamp(time.time())}"
 
 
-def _silent(_: RelaySignal) -> None:
-    """Commands say themselves what they do."""
+def _ignore(_: RelayEvent) -> None:
+    """Commands print their own messages."""
 
 
-say: Callable[[str], None] = print
+echo: Callable[[str], None] = print

@@ -1,4 +1,4 @@
-"""What the relay tells, as log lines and metrics."""
+"""The relay's metrics and log lines."""
 
 import time
 from collections import Counter as Tally
@@ -12,34 +12,34 @@ from structlog.typing import FilteringBoundLogger
 
 from consumer.observability.logs import Throttle
 from consumer.observability.metrics import RELAY_COMPANIES, RELAY_LAG, RELAY_PUBLISHED
-from consumer.relay.signals import Moved, Notify, Published, RelaySignal, RelayState, Source, Told
+from consumer.relay.hooks import Hook, Notice, Published, RelayEvent, RelayState, Source, StateChanged
 
 
 class RelayGauges(Collector):
-    """How the relay stands, at each scrape.
+    """The relay's lag and its companies by state, read at each scrape.
 
     Args:
         topics: the topic of each source.
-        read_at: since when all of a source has been read, seconds since the epoch.
-        states: how following goes, a company at a time.
+        caught_up_at: when the furthest-behind company was fully read, seconds since the epoch.
+        states: the state of each company.
     """
 
     def __init__(
         self,
         topics: Mapping[Source, str],
-        read_at: Callable[[Source], float],
+        caught_up_at: Callable[[Source], float],
         states: Callable[[], Iterable[RelayState]],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._topics = topics
-        self._read_at = read_at
+        self._caught_up_at = caught_up_at
         self._states = states
         self._now = now
 
     def collect(self) -> Iterable[Family]:
         lag = GaugeMetricFamily(RELAY_LAG.full_name, RELAY_LAG.help, labels=RELAY_LAG.labels)
         for source, topic in self._topics.items():
-            lag.add_metric([topic], max(0.0, self._now() - self._read_at(source)))
+            lag.add_metric([topic], max(0.0, self._now() - self._caught_up_at(source)))
         yield lag
         companies = GaugeMetricFamily(RELAY_COMPANIES.full_name, RELAY_COMPANIES.help, labels=RELAY_COMPANIES.labels)
         tally = Tally(self._states())
@@ -48,46 +48,46 @@ class RelayGauges(Collector):
         yield companies
 
 
-def count_published(registry: CollectorRegistry, topics: Iterable[str]) -> Notify:
-    """A `Notify` that counts what Kafka has acknowledged."""
+def count_published(registry: CollectorRegistry, topics: Iterable[str]) -> Hook:
+    """A hook that counts the events that Kafka has acknowledged."""
     counter = Counter(RELAY_PUBLISHED.full_name, RELAY_PUBLISHED.help, RELAY_PUBLISHED.labels, registry=registry)
     children = {topic: counter.labels(topic) for topic in topics}
 
-    def notify(signal: RelaySignal) -> None:
-        if isinstance(signal, Published):
-            children[signal.topic].inc(signal.events)
+    def hook(event: RelayEvent) -> None:
+        if isinstance(event, Published):
+            children[event.topic].inc(event.events)
 
-    return notify
+    return hook
 
 
-def log_relay(logger: FilteringBoundLogger) -> Notify:
-    """A `Notify` that logs how following goes; what repeats at most every 10 minutes."""
+def log_relay(logger: FilteringBoundLogger) -> Hook:
+    """A hook that logs states and notices; a repeated line at most every 10 minutes."""
     throttle = Throttle(600.0)
-    last: dict[tuple[str, Source], RelayState] = {}
+    states: dict[tuple[str, Source], RelayState] = {}
 
-    def notify(signal: RelaySignal) -> None:
-        match signal:
-            case Moved(company, source, state, error, retry_in):
-                known = last.get((company, source))
-                last[company, source] = state
+    def hook(event: RelayEvent) -> None:
+        match event:
+            case StateChanged(company, source, state, error, retry_in):
+                previous = states.get((company, source))
+                states[company, source] = state
                 held_back = throttle.held_back((company, source, state))
                 if state is RelayState.FOLLOWING:
-                    logger.info("a company is followed again", company=company, source=source)
-                elif state is not known or held_back is not None:
+                    logger.info("following the company again", company=company, source=source)
+                elif state is not previous or held_back is not None:
                     logger.warning(
-                        "a company is not followed",
+                        "cannot follow a company",
                         company=company,
                         source=source,
                         state=state,
                         error=error,
                         retry_in=round(retry_in, 1),
                     )
-            case Told(event, fields, expected=True):
-                logger.info(event, **fields)
-            case Told(event, fields):
-                if (held_back := throttle.held_back((event, fields.get("company")))) is not None:
-                    logger.warning(event, **fields, held_back=held_back)
+            case Notice(message, fields, expected=True):
+                logger.info(message, **fields)
+            case Notice(message, fields):
+                if (held_back := throttle.held_back((message, fields.get("company")))) is not None:
+                    logger.warning(message, **fields, held_back=held_back)
             case Published():
-                logger.debug("published", topic=signal.topic, events=signal.events)
+                logger.debug("published", topic=event.topic, events=event.events)
 
-    return notify
+    return hook

@@ -7,7 +7,8 @@ from consumer.handlers.context import Delivery, Memory, Needs, Operation
 from consumer.handlers.results import Skipped, SkipReason
 from consumer.handlers.retain import retain
 from consumer.memory.policy import RecallBudget, Rules
-from consumer.relay.event_builder import Json, issue_copy, of_comment
+from consumer.paperclip.models import Json
+from consumer.relay.event_builder import event_from_comment, trim_issue
 from schemas.codec import parse
 from schemas.recalls import RecallRecord
 
@@ -22,8 +23,8 @@ class Place:
 
 async def expected(comment: Json, issue: Json, rules: Rules) -> Place | SkipReason:
     """Where the rules put a living comment, or why they do not."""
-    envelope = of_comment(comment, issue)
-    copies = {"comment": comment, "issue": issue_copy(issue, described=False)}
+    envelope = event_from_comment(comment, issue)
+    copies = {"comment": comment, "issue": trim_issue(issue, description=False)}
     event = parse(envelope | {"payload": envelope["payload"] | copies})
     note = _Note()
     needs = Needs(rules, hindsight=note, paperclip=None, recalls=note, now=lambda: 0.0)

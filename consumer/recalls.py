@@ -13,7 +13,7 @@ from schemas.codec import decode, encode
 from schemas.recalls import RecallRecord
 
 
-class TopicRecalls:
+class RecallPublisher:
     """The handlers' `Recalls`, written to the recalls topic. Key: runId; the last record of a run wins."""
 
     def __init__(self, publisher: Publisher, topic: str) -> None:
@@ -24,12 +24,12 @@ class TopicRecalls:
         """Write what was recalled for a run."""
         await self._publisher.publish(self._topic, record.run_id.encode(), encode(record))
 
-    async def end(self, run_id: str) -> None:
-        """Write a tombstone: the run is over."""
+    async def publish_tombstone(self, run_id: str) -> None:
+        """Write a tombstone for a run that has ended."""
         await self._publisher.publish(self._topic, run_id.encode(), None)
 
 
-class RecallMap:
+class RecallCache:
     """The recalled memories of recent runs: bounded by number, by bytes and by age.
 
     Records are held as they stand on the topic and read again when they are asked for: tens of thousands of them as
@@ -109,7 +109,7 @@ def _recalled_at(run_id: str, value: bytes | None) -> float | None:
 
 
 class RecallReader:
-    """Follows the whole recalls topic into a `RecallMap`, without a group: every instance reads everything.
+    """Follows the whole recalls topic into a `RecallCache`, without a group: every instance reads everything.
 
     Args:
         make: makes a consumer that is subscribed to the topic, without a group, and starts at the earliest record.
@@ -123,7 +123,7 @@ class RecallReader:
     def __init__(
         self,
         make: Callable[[], AIOKafkaConsumer],
-        recalls: RecallMap,
+        recalls: RecallCache,
         warn: Callable[..., None],
         pause: float = 5.0,
     ) -> None:

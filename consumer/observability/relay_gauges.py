@@ -1,26 +1,26 @@
-"""The relay's metrics and log lines."""
+"""The relay's log lines and metrics."""
 
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
 from consumer.observability.logs import Throttle
 from consumer.observability.metrics import RELAY_COMPANIES, RELAY_LAG, RELAY_PUBLISHED
+from consumer.observability.prometheus import counter, gauge_family
 from consumer.relay.hooks import Hook, Notice, Published, RelayEvent, RelayState, Source, StateChanged
 
 
 class RelayGauges(Collector):
-    """The relay's lag and its companies by state, read at each scrape.
+    """The relay's gauges, computed at each scrape.
 
     Args:
         topics: the topic of each source.
-        caught_up_at: when the furthest-behind company was fully read, seconds since the epoch.
+        caught_up_at: time of the last complete read of a source, seconds since the epoch.
         states: the state of each company.
     """
 
@@ -37,21 +37,16 @@ class RelayGauges(Collector):
         self._now = now
 
     def collect(self) -> Iterable[Family]:
-        lag = GaugeMetricFamily(RELAY_LAG.full_name, RELAY_LAG.help, labels=RELAY_LAG.labels)
-        for source, topic in self._topics.items():
-            lag.add_metric([topic], max(0.0, self._now() - self._caught_up_at(source)))
-        yield lag
-        companies = GaugeMetricFamily(RELAY_COMPANIES.full_name, RELAY_COMPANIES.help, labels=RELAY_COMPANIES.labels)
-        tally = Tally(self._states())
-        for state in RelayState:
-            companies.add_metric([state], tally[state])
-        yield companies
+        now, tally = self._now(), Tally(self._states())
+        lags = (((topic,), max(0.0, now - self._caught_up_at(source))) for source, topic in self._topics.items())
+        yield gauge_family(RELAY_LAG, lags)
+        yield gauge_family(RELAY_COMPANIES, (((state,), tally[state]) for state in RelayState))
 
 
 def count_published(registry: CollectorRegistry, topics: Iterable[str]) -> Hook:
     """A hook that counts the events that Kafka has acknowledged."""
-    counter = Counter(RELAY_PUBLISHED.full_name, RELAY_PUBLISHED.help, RELAY_PUBLISHED.labels, registry=registry)
-    children = {topic: counter.labels(topic) for topic in topics}
+    published = counter(registry, RELAY_PUBLISHED)
+    children = {topic: published.labels(topic) for topic in topics}
 
     def hook(event: RelayEvent) -> None:
         if isinstance(event, Published):
@@ -61,7 +56,7 @@ def count_published(registry: CollectorRegistry, topics: Iterable[str]) -> Hook:
 
 
 def log_relay(logger: FilteringBoundLogger) -> Hook:
-    """A hook that logs states and notices; a repeated line at most every 10 minutes."""
+    """A hook that logs changes of state; a repeated line at most every 10 minutes."""
     throttle = Throttle(600.0)
     states: dict[tuple[str, Source], RelayState] = {}
 
@@ -72,10 +67,10 @@ def log_relay(logger: FilteringBoundLogger) -> Hook:
                 states[company, source] = state
                 held_back = throttle.held_back((company, source, state))
                 if state is RelayState.FOLLOWING:
-                    logger.info("following the company again", company=company, source=source)
+                    logger.info("following company again", company=company, source=source)
                 elif state is not previous or held_back is not None:
                     logger.warning(
-                        "cannot follow a company",
+                        "not following company",
                         company=company,
                         source=source,
                         state=state,
@@ -88,6 +83,6 @@ def log_relay(logger: FilteringBoundLogger) -> Hook:
                 if (held_back := throttle.held_back((message, fields.get("company")))) is not None:
                     logger.warning(message, **fields, held_back=held_back)
             case Published():
-                logger.debug("published", topic=event.topic, events=event.events)
+                logger.debug("events published", topic=event.topic, events=event.events)
 
     return hook

@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from consumer.errors import Permanent
-from consumer.handlers.context import Operation
-from consumer.handlers.lookups import bank_user
-from consumer.memory.banks import banks_of_company
-from consumer.memory.documents import Document
-from consumer.memory.policy import Rules
+from consumer.hindsight.models import Document
+from consumer.memory.attribution import resolve_bank_user
+from consumer.memory.banks import company_bank_ids
+from consumer.memory.documents import Operation
+from consumer.memory.policy import MemoryPolicy
 from consumer.paperclip.models import Json, is_forbidden
 from consumer.reconcile.concurrency import Progress, for_each
 from consumer.reconcile.expected import Place, expected
@@ -90,7 +90,7 @@ class Audit:
         self,
         paperclip: PaperclipFeed,
         hindsight: DocumentStore,
-        policy: Rules,
+        policy: MemoryPolicy,
         dead_letters: Mapping[str, str],
         now: Callable[[], float],
         progress: Callable[[str], Progress],
@@ -142,7 +142,7 @@ class Audit:
         async def read(issue: Json) -> None:
             history = IssueHistory(self._paperclip, issue, AssigneeCache(), self._now)
             paperclip.issues[issue["id"]] = issue
-            paperclip.users[bank_user(Issue.model_validate(issue), self._policy)] = None
+            paperclip.users[resolve_bank_user(Issue.model_validate(issue), self._policy)] = None
             if issue["assigneeAgentId"] is not None:
                 paperclip.agents[issue["assigneeAgentId"]] = None
             try:
@@ -163,7 +163,7 @@ class Audit:
 
     async def _read_comment(self, comment: Json, history: IssueHistory, paperclip: _PaperclipState) -> None:
         """Add an existing comment, and the agents whose banks could hold it."""
-        document = await expected(comment, await history.at(comment["createdAt"]), self._policy)
+        document = expected(comment, await history.at(comment["createdAt"]), self._policy)
         for agent in (comment["authorAgentId"], comment["derivedAuthorAgentId"]):
             if agent is not None:
                 paperclip.agents[agent] = None
@@ -187,7 +187,7 @@ class Audit:
         banks = dict.fromkeys(
             bank
             for user in paperclip.users
-            for bank in banks_of_company(self._policy, company=company, agents=paperclip.agents, user=user)
+            for bank in company_bank_ids(self._policy, company=company, agents=paperclip.agents, user=user)
         )
         expected_documents = (comment.expected for comment in paperclip.comments.values())
         banks |= dict.fromkeys(document.bank for document in expected_documents if isinstance(document, Place))

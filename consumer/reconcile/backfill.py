@@ -10,8 +10,9 @@ from consumer.paperclip.models import Json
 from consumer.reconcile.concurrency import Progress, for_each
 from consumer.reconcile.issues import active_issues
 from consumer.relay.enrichment import EventEnricher
-from consumer.relay.event_builder import SNIPPET_UNITS, OutgoingEvent
+from consumer.relay.event_builder import OutgoingEvent
 from consumer.relay.protocols import EventSink, PaperclipFeed
+from schemas.events import SNIPPET_UNITS
 from schemas.timestamps import parse_timestamp
 
 SAVE_INTERVAL = 200

@@ -5,12 +5,10 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from consumer.handlers.context import Operation
 from consumer.handlers.results import SkipReason
+from consumer.memory.documents import STALLED_AFTER, Operation
 from consumer.reconcile.expected import Place
 from schemas.timestamps import parse_timestamp
-
-STALLED_AFTER = 3600.0
 
 
 class Kind(StrEnum):

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from consumer.errors import Permanent
-from consumer.handlers.context import Operation
+from consumer.memory.documents import Operation
 from consumer.paperclip.models import Json
 from consumer.reconcile.findings import Finding, Kind, Report
 from consumer.relay.enrichment import EventEnricher

@@ -15,7 +15,6 @@ from consumer.relay.enrichment import EventEnricher
 from consumer.relay.event_builder import (
     CREATED,
     DELETED,
-    SNIPPET_UNITS,
     OutgoingEvent,
     event_from_activity,
     event_from_vanished_comment,
@@ -23,6 +22,7 @@ from consumer.relay.event_builder import (
 )
 from consumer.relay.hooks import Hook, Notice
 from consumer.relay.protocols import EventSink, PaperclipFeed, PollResult
+from schemas.events import SNIPPET_UNITS
 from schemas.timestamps import format_timestamp, parse_timestamp
 
 OVERLAP = 30.0

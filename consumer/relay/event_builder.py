@@ -10,11 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from consumer.paperclip.models import Json
+from schemas.events import SNIPPET_UNITS
 
 NAMESPACE = uuid.UUID("b3a1f2de-90cf-5ad1-a0a1-6d1df5f0c0de")
 """Never change it: consumers recognise a repeated event by its id."""
-SNIPPET_UNITS = 120
-"""Where Paperclip cuts `bodySnippet`, in UTF-16 code units."""
 WAKE_CHARACTERS = 2_000
 """How much of a comment a recall query can hold."""
 

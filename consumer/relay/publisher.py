@@ -6,11 +6,11 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from consumer.dispatcher import REPAIR_HEADER, REPLAY_HEADER
 from consumer.kafka.producer import Headers, RecordTooLarge
 from consumer.relay.event_builder import OutgoingEvent
 from consumer.relay.hooks import Hook, Published
 from schemas.codec import encode
+from schemas.events import REPAIR_HEADER, REPLAY_HEADER
 from schemas.timestamps import parse_timestamp
 
 REMEMBERED_EVENTS = 50_000

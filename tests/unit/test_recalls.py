@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.recalls import RecallMap, RecallReader
+from consumer.recalls import RecallCache, RecallReader
 from schemas.codec import encode
 from schemas.recalls import RecallRecord, RecallStatus
 
@@ -19,8 +19,8 @@ NOW = 1_796_034_000.0
 RUN = "b0000000-0000-4000-8000-000000000001"
 
 
-def made(runs: int = 100, size: int = 1_000_000, max_age: float = 3600.0) -> RecallMap:
-    return RecallMap(runs=runs, size=size, max_age=max_age, now=lambda: NOW)
+def made(runs: int = 100, size: int = 1_000_000, max_age: float = 3600.0) -> RecallCache:
+    return RecallCache(runs=runs, size=size, max_age=max_age, now=lambda: NOW)
 
 
 def record(run: str = RUN, *memories: str, at: str = "2026-11-30T10:19:00Z", **more: Any) -> bytes:
@@ -41,7 +41,7 @@ def record(run: str = RUN, *memories: str, at: str = "2026-11-30T10:19:00Z", **m
     )
 
 
-def memories(recalls: RecallMap, run: str = RUN) -> list[str] | None:
+def memories(recalls: RecallCache, run: str = RUN) -> list[str] | None:
     found = recalls.get(run)
     return None if found is None else found.memories
 
@@ -91,7 +91,7 @@ def test_fields_of_a_newer_version_are_taken_along() -> None:
 
 def test_age() -> None:
     now = NOW
-    recalls = RecallMap(runs=10, size=10**6, max_age=3600, now=lambda: now)
+    recalls = RecallCache(runs=10, size=10**6, max_age=3600, now=lambda: now)
     recalls.apply(RUN.encode(), record(RUN, "x", at="2026-11-30T09:20:01"))  # no offset: UTC
     assert memories(recalls) == ["x"]
     now += 2

@@ -49,10 +49,10 @@ def test_log_has_each_state_and_notice_once_and_the_recovery() -> None:
     ):
         hook(event)
     assert lines == [
-        ("warning", "cannot follow a company"),
-        ("warning", "cannot follow a company"),
-        ("info", "following the company again"),
+        ("warning", "not following company"),
+        ("warning", "not following company"),
+        ("info", "following company again"),
         ("warning", "skipping an issue that cannot be read"),
         ("info", "following Paperclip"),
-        ("debug", "published"),
+        ("debug", "events published"),
     ]

@@ -5,9 +5,9 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer.handlers.context import Operation
-from consumer.memory.documents import Document
-from consumer.memory.policy import Rules
+from consumer.hindsight.models import Document
+from consumer.memory.documents import Operation
+from consumer.memory.policy import MemoryPolicy
 from consumer.paperclip.models import Json
 from consumer.reconcile.audit import SETTLE_TIME, Audit
 from consumer.reconcile.findings import Report
@@ -75,7 +75,7 @@ class ReconcileHarness(RelayHarness):
     def __init__(self, **policy: Any) -> None:
         super().__init__()
         self.hindsight = FakeHindsightStore()
-        self.policy = Rules(**policy)
+        self.policy = MemoryPolicy(**policy)
         self.ada, self.bea = self.feed.agent_ids
         self.adas_bank, self.beas_bank = (f"paperclip::{COMPANY}::{agent}" for agent in self.feed.agent_ids)
         self.dead_letters: dict[str, str] = {}

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from consumer.errors import Permanent, Upstream
-from consumer.handlers.context import Operation
 from consumer.handlers.results import SkipReason
+from consumer.memory.documents import Operation
 from consumer.memory.policy import BankPart
 from consumer.reconcile.audit import SETTLE_TIME
 from consumer.reconcile.findings import Kind, Report

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.handlers.context import Operation
+from consumer.memory.documents import Operation
 from consumer.reconcile.report import render_text
 from consumer.relay.event_builder import CREATED, DELETED
 from schemas.timestamps import format_timestamp

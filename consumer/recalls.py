@@ -9,6 +9,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from consumer.kafka.producer import Publisher
+from consumer.kafka.topic_reader import read_until
 from schemas.codec import decode, encode
 from schemas.recalls import RecallRecord
 
@@ -159,18 +160,15 @@ class RecallReader:
 
     async def _follow(self, consumer: AIOKafkaConsumer) -> None:
         assigned: frozenset[TopicPartition] = frozenset()
-        ends: dict[TopicPartition, int] = {}
-        behind: set[TopicPartition] = set()
         while True:
-            if (now_assigned := consumer.assignment()) != assigned:  # at the start, and when partitions were added
+            if consumer.assignment() != assigned:  # at the start, and when partitions were added
                 self.caught_up.clear()
-                assigned = now_assigned
-                ends = await consumer.end_offsets(assigned)
-                behind = {tp for tp, end in ends.items() if end > 0}
-            behind = {tp for tp in behind if await consumer.position(tp) < ends[tp]}
-            if assigned and not behind:
-                self.caught_up.set()
-            for records in (await consumer.getmany(timeout_ms=500, max_records=500)).values():
-                for record in records:
-                    self._recalls.apply(record.key, record.value)
+                assigned = consumer.assignment()
+                async for message in read_until(consumer, await consumer.end_offsets(assigned)):
+                    self._recalls.apply(message.key, message.value)
+                if assigned:
+                    self.caught_up.set()
+            for messages in (await consumer.getmany(timeout_ms=500, max_records=500)).values():
+                for message in messages:
+                    self._recalls.apply(message.key, message.value)
             self._recalls.shed()

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer.errors import UpstreamDown
 from consumer.kafka.options import groupless_consumer, producer
@@ -17,7 +16,7 @@ from consumer.settings.model import Settings, load_settings
 from schemas.codec import decode
 from schemas.timestamps import parse_timestamp
 from tests.support.kafka import Broker
-from tests.support.topics import Topics
+from tests.support.topics import Topics, read_all
 
 COMPANY, OTHER = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d", "05b77a2b-f08a-4c76-9572-f06391060b54"
 RUN, COMMENT = "f287efe6-ea0c-4d1b-a555-2124ecfd6e38", "eaeadea7-4ac3-45e4-a173-53a04acf0674"
@@ -111,16 +110,7 @@ async def test_run_keeps_its_time_and_a_large_comment_loses_its_embedded_object(
             ),
         ]
     )
-    consumer: AIOKafkaConsumer = groupless_consumer(settings)
-    await consumer.start()
-    try:
-        consumer.assign([TopicPartition(runs, 0), TopicPartition(comments, 0)])
-        found: dict[str, Any] = {}
-        while len(found) < 2:
-            for messages in (await consumer.getmany(timeout_ms=500)).values():
-                found |= {message.topic: message for message in messages}
-    finally:
-        await consumer.stop()
+    found: dict[str, Any] = {name: (await read_all(settings, name))[0] for name in (runs, comments)}
     assert found[runs].timestamp == int(parse_timestamp(at) * 1000)
     assert (found[runs].key, found[runs].headers) == (RUN.encode(), ())
     assert decode(found[comments].value)["payload"] == {"commentId": COMMENT}

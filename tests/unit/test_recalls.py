@@ -171,7 +171,7 @@ class Consumer:
     async def position(self, tp: TopicPartition) -> int:
         return self.positions[tp]
 
-    async def getmany(self, **_: int) -> dict[TopicPartition, list[Any]]:
+    async def getmany(self, *_: TopicPartition, **__: int) -> dict[TopicPartition, list[Any]]:
         if not self.batches:
             self.read_all.set()
             await asyncio.Event().wait()
@@ -207,9 +207,9 @@ async def test_nothing_is_known_until_the_ends_are_reached() -> None:
     seen: list[bool] = []
     take = consumer.getmany
 
-    async def watched(**limits: int) -> dict[TopicPartition, list[Any]]:
+    async def watched(*partitions: TopicPartition, **limits: int) -> dict[TopicPartition, list[Any]]:
         seen.append(reader_of[0].caught_up.is_set())
-        return await take(**limits)
+        return await take(*partitions, **limits)
 
     consumer.getmany = watched  # type: ignore[method-assign]
     reader_of: list[RecallReader] = []
@@ -249,11 +249,11 @@ async def test_what_was_known_is_not_trusted_while_the_topic_is_read_again() -> 
     broken = asyncio.Event()
     take = first.getmany
 
-    async def breaks(**limits: int) -> dict[TopicPartition, list[Any]]:
+    async def breaks(*partitions: TopicPartition, **limits: int) -> dict[TopicPartition, list[Any]]:
         if not first.batches:
             broken.set()
             raise KafkaConnectionError("gone")
-        return await take(**limits)
+        return await take(*partitions, **limits)
 
     first.getmany = breaks  # type: ignore[method-assign]
 
@@ -273,10 +273,10 @@ async def test_new_partitions_are_read_before_anything_is_known_again() -> None:
     seen: list[bool] = []
     take = consumer.getmany
 
-    async def grows(**limits: int) -> dict[TopicPartition, list[Any]]:
+    async def grows(*partitions: TopicPartition, **limits: int) -> dict[TopicPartition, list[Any]]:
         seen.append(reader_of[0].caught_up.is_set())
         now[0] = 2
-        return await take(**limits)
+        return await take(*partitions, **limits)
 
     consumer.getmany = grows  # type: ignore[method-assign]
     reader_of: list[RecallReader] = []

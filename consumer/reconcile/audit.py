@@ -27,7 +27,7 @@ from consumer.reconcile.issues import active_issues
 from consumer.relay.assignee_history import AssigneeCache, IssueHistory
 from consumer.relay.event_builder import CREATED, DELETED, event_from_activity, event_id
 from consumer.relay.protocols import PaperclipFeed
-from schemas.objects import Issue
+from schemas.paperclip import Issue
 from schemas.timestamps import format_timestamp, parse_timestamp
 
 SETTLE_TIME = 15.0

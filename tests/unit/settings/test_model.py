@@ -395,3 +395,21 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown() -> None
     (problem,) = problems(paperclip_api_key="naïve-key")
     assert problem.startswith("paperclip_api_key (PAPERCLIP_MEMORY_PAPERCLIP_API_KEY): must be printable ASCII")
     assert "naïve" not in problem
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("Now", "now"),
+        (" beginning ", "beginning"),
+        ("2026-11-30T10:00:00Z", "2026-11-30T10:00:00+00:00"),
+        ("2026-11-30", "2026-11-30T00:00:00"),
+    ],
+)
+def test_relay_start_is_normalised(value: str, expected: str) -> None:
+    assert load_settings(hindsight_api_url=URL, relay_start=value).relay_start == expected
+
+
+def test_relay_start_that_is_not_a_time_is_refused() -> None:
+    with pytest.raises(SettingsError, match="must be now, beginning, or a time"):
+        load_settings(hindsight_api_url=URL, relay_start="yesterday")

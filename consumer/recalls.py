@@ -1,12 +1,12 @@
 """Run → recalled memories: the topic that the worker writes, and the map of it that the tools read."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 from datetime import UTC, datetime
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
+from cachetools import TLRUCache
 
 from consumer.kafka.producer import Publisher
 from consumer.kafka.topic_reader import read_until
@@ -31,68 +31,54 @@ class RecallPublisher:
 
 
 class RecallCache:
-    """The recalled memories of recent runs: bounded by number, by bytes and by age.
+    """The recalled memories of recent runs, bounded by number, by bytes and by age.
 
-    Records are held as they stand on the topic and read again when they are asked for: tens of thousands of them as
-    objects would take twice the memory, and every garbage collection would walk through them.
+    Records are kept as encoded in the topic and decoded when they are asked for: tens of thousands of them as objects
+    would take twice the memory, and every garbage collection would walk through them.
 
     Args:
-        runs: how many runs are held at most; those that came first go first.
-        size: how many bytes their records may have together, as they stand on the topic.
-        max_age: seconds after `recalledAt` for which a run is held.
+        runs: maximum number of runs; the least recently used are evicted first.
+        size: maximum bytes of their records together, as encoded in the topic.
+        max_age: seconds after `recalledAt` until a record expires.
         now: seconds since the epoch.
     """
 
     def __init__(self, *, runs: int, size: int, max_age: float, now: Callable[[], float]) -> None:
         self._runs = runs
-        self._room = size
-        self._max_age = max_age
-        self._now = now
-        self._held: OrderedDict[str, tuple[float, bytes]] = OrderedDict()  # when recalled, and the record
+        self._records: TLRUCache[str, tuple[float, bytes]] = TLRUCache(
+            size, ttu=lambda _run, entry, _now: entry[0] + max_age, timer=now, getsizeof=lambda entry: len(entry[1])
+        )
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take one record of the topic; the last one of a run wins.
+        """Apply one record of the topic; the last one of a run wins.
 
-        One that cannot be read ends the run as a tombstone does: what it was to replace is no longer true.
+        A record that cannot be decoded removes the run as a tombstone does: the record that it replaces is outdated.
         """
         if key is None:
             return
         run_id = key.decode("utf-8", "replace")
-        self._drop(run_id)
+        self._records.pop(run_id, None)
         recalled_at = _recalled_at(run_id, value)
-        if value is not None and recalled_at is not None and self._young(recalled_at):
-            self._held[run_id] = (recalled_at, value)
-            self._room -= len(value)
-        self.shed()
+        if value is not None and recalled_at is not None and len(value) <= self._records.maxsize:
+            self._records[run_id] = (recalled_at, value)
+        while len(self._records) > self._runs:
+            self._records.popitem()
 
-    def shed(self) -> None:
-        """Let go of what is too old or too much."""
-        while self._held:
-            run_id, (recalled_at, _) = next(iter(self._held.items()))
-            if len(self._held) <= self._runs and self._room >= 0 and self._young(recalled_at):
-                return
-            self._drop(run_id)
+    def evict(self) -> None:
+        """Evict expired records."""
+        self._records.expire()
 
     def get(self, run_id: str) -> RecallRecord | None:
-        """The record of a run; None if there is none, it has expired, or it ended."""
-        recalled_at, value = self._held.get(run_id, (0.0, b""))
-        return RecallRecord.model_validate(decode(value)) if value and self._young(recalled_at) else None
+        """The record of a run; None if there is none, it has expired, or the run has ended."""
+        entry = self._records.get(run_id)
+        return None if entry is None else RecallRecord.model_validate(decode(entry[1]))
 
     def clear(self) -> None:
-        """Forget all runs: the topic is read again from its start."""
-        for run_id in list(self._held):
-            self._drop(run_id)
+        """Remove all runs: the topic is read again from its start."""
+        self._records.clear()
 
     def __len__(self) -> int:
-        return len(self._held)
-
-    def _young(self, recalled_at: float) -> bool:
-        return recalled_at >= self._now() - self._max_age
-
-    def _drop(self, run_id: str) -> None:
-        held = self._held.pop(run_id, None)
-        if held is not None:
-            self._room += len(held[1])
+        return len(self._records)
 
 
 def _recalled_at(run_id: str, value: bytes | None) -> float | None:
@@ -171,4 +157,4 @@ class RecallReader:
             for messages in (await consumer.getmany(timeout_ms=500, max_records=500)).values():
                 for message in messages:
                     self._recalls.apply(message.key, message.value)
-            self._recalls.shed()
+            self._recalls.evict()

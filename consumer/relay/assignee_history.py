@@ -4,10 +4,11 @@ An event that is published later, or again, must lead to the same bank, whoever 
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import NamedTuple
+
+from cachetools import LRUCache
 
 from consumer.paperclip.client import PaperclipClient
 from consumer.relay.event_builder import Json
@@ -57,14 +58,11 @@ class Assignees:
     """Who issues were assigned to when they were read last: what is as it was need not be waited for."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
+        self._known: LRUCache[str, tuple[float, str | None]] = LRUCache(REMEMBERED)
 
     def note(self, issue: Json) -> None:
         """Remember an issue that was read; of the 10,000 read last."""
         self._known[issue["id"]] = (instant(issue["updatedAt"]), issue["assigneeAgentId"])
-        self._known.move_to_end(issue["id"])
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
 
     def same_since(self, issue: Json, time: float) -> bool:
         """Whether an issue had its assignee already at this time, seconds since the epoch, as far as is remembered.

@@ -2,9 +2,11 @@
 
 import asyncio
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
+
+from cachetools import LRUCache
 
 from consumer.kafka.producer import Headers, RecordTooLarge
 from consumer.relay.event_builder import Announcement
@@ -49,7 +51,7 @@ class Outbox:
         self._notify = notify
         self._topics = {True: runs, False: comments}
         self._now = now
-        self._published: OrderedDict[str, None] = OrderedDict()
+        self._published: LRUCache[str, None] = LRUCache(REMEMBERED)
         self._slots = asyncio.Semaphore(AT_ONCE)
 
     def knows(self, event_id: str) -> bool:
@@ -79,8 +81,6 @@ class Outbox:
             for each in chain:
                 await self._one(each)
                 self._published[each.id] = None
-                if len(self._published) > REMEMBERED:
-                    self._published.popitem(last=False)
 
     async def _one(self, each: Announcement) -> None:
         topic, key, stamp = self._topics[each.is_run], each.subject.encode(), self._timestamp(each)

@@ -96,13 +96,13 @@ def test_age() -> None:
     assert memories(recalls) == ["x"]
     now += 2
     assert memories(recalls) is None
-    recalls.shed()
+    recalls.evict()
     assert len(recalls) == 0
     recalls.apply(RUN.encode(), record(RUN, "x", at="2026-11-28T00:00:00Z"))
     assert len(recalls) == 0
 
 
-def test_the_first_go_first_when_there_are_too_many() -> None:
+def test_least_recently_used_runs_are_evicted_when_there_are_too_many() -> None:
     recalls = made(runs=3)
     runs = [str(uuid.uuid4()) for _ in range(5)]
     for run in runs:
@@ -119,11 +119,11 @@ def test_bytes_are_bounded_too() -> None:
         run = str(uuid.UUID(int=number))
         recalls.apply(run.encode(), record(run, "x" * 900))
     assert len(recalls) == 2
-    recalls.apply(RUN.encode(), record(RUN, "x" * 4000))
-    assert len(recalls) == 0
+    recalls.apply(RUN.encode(), record(RUN, "x" * 4000))  # does not fit at all
+    assert recalls.get(RUN) is None
     recalls.apply(RUN.encode(), record(RUN, "fits"))
     recalls.clear()
-    assert (len(recalls), recalls._room) == (0, 3000)
+    assert (len(recalls), recalls._records.currsize) == (0, 0)
 
 
 @given(st.lists(st.tuples(st.integers(0, 5), st.none() | st.integers(0, 400))))
@@ -138,7 +138,7 @@ def test_it_is_the_end_of_the_log_within_its_bounds(log: list[tuple[int, int | N
         for each, found in held.items():
             assert found is None or found.memories == ["x" * (last[each] or 0)]
         assert len(recalls) <= 4
-        assert recalls._room >= 0
+        assert recalls._records.currsize <= 2000
     if last.get(runs[0]) is None:
         assert recalls.get(runs[0]) is None
 

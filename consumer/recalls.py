@@ -1,8 +1,7 @@
-"""Run → recalled memories: the topic that the worker writes, and the map of it that the tools read."""
+"""The recalls topic: memories by run, written by the worker and cached by the tools."""
 
 import asyncio
 from collections.abc import Callable
-from datetime import UTC, datetime
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
@@ -12,17 +11,18 @@ from consumer.kafka.producer import Publisher
 from consumer.kafka.topic_reader import read_until
 from schemas.codec import decode, encode
 from schemas.recalls import RecallRecord
+from schemas.timestamps import parse_timestamp
 
 
 class RecallPublisher:
-    """The handlers' `Recalls`, written to the recalls topic. Key: runId; the last record of a run wins."""
+    """Writes the recalls topic for the handlers. The key is the runId; the last record of a run counts."""
 
     def __init__(self, publisher: Publisher, topic: str) -> None:
         self._publisher = publisher
         self._topic = topic
 
     async def publish(self, record: RecallRecord) -> None:
-        """Write what was recalled for a run."""
+        """Write the memories recalled for a run."""
         await self._publisher.publish(self._topic, record.run_id.encode(), encode(record))
 
     async def publish_tombstone(self, run_id: str) -> None:
@@ -31,28 +31,28 @@ class RecallPublisher:
 
 
 class RecallCache:
-    """The recalled memories of recent runs, bounded by number, by bytes and by age.
+    """The recalled memories of recent runs, limited in number, bytes and age.
 
-    Records are kept as encoded in the topic and decoded when they are asked for: tens of thousands of them as objects
-    would take twice the memory, and every garbage collection would walk through them.
+    Records are kept as bytes and parsed again on `get`: as objects they would take twice the memory, and every garbage
+    collection would traverse them.
 
     Args:
-        runs: maximum number of runs; the least recently used are evicted first.
-        size: maximum bytes of their records together, as encoded in the topic.
-        max_age: seconds after `recalledAt` until a record expires.
-        now: seconds since the epoch.
+        runs: maximum number of runs; the least recently used are evicted.
+        size: maximum size of all records, in bytes as they are on the topic.
+        max_age: seconds after `recalledAt` at which a record expires.
+        now: returns seconds since the epoch.
     """
 
     def __init__(self, *, runs: int, size: int, max_age: float, now: Callable[[], float]) -> None:
         self._runs = runs
         self._records: TLRUCache[str, tuple[float, bytes]] = TLRUCache(
-            size, ttu=lambda _run, entry, _now: entry[0] + max_age, timer=now, getsizeof=lambda entry: len(entry[1])
+            size, ttu=lambda _run, record, _now: record[0] + max_age, timer=now, getsizeof=lambda record: len(record[1])
         )
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Apply one record of the topic; the last one of a run wins.
+        """Apply a record of the topic; the last one of a run counts.
 
-        A record that cannot be decoded removes the run as a tombstone does: the record that it replaces is outdated.
+        An unreadable record removes the run as a tombstone does: the record that it replaces is out of date.
         """
         if key is None:
             return
@@ -69,12 +69,12 @@ class RecallCache:
         self._records.expire()
 
     def get(self, run_id: str) -> RecallRecord | None:
-        """The record of a run; None if there is none, it has expired, or the run has ended."""
-        entry = self._records.get(run_id)
-        return None if entry is None else RecallRecord.model_validate(decode(entry[1]))
+        """Return the record of a run; None if there is none, it has expired, or the run has ended."""
+        record = self._records.get(run_id)
+        return None if record is None else RecallRecord.model_validate(decode(record[1]))
 
     def clear(self) -> None:
-        """Remove all runs: the topic is read again from its start."""
+        """Remove all records, before the topic is read from its beginning again."""
         self._records.clear()
 
     def __len__(self) -> int:
@@ -82,62 +82,59 @@ class RecallCache:
 
 
 def _recalled_at(run_id: str, value: bytes | None) -> float | None:
-    """When a record was made, seconds since the epoch; None for a tombstone, and for what is no record of this run."""
+    """Return the time of a recall in seconds since the epoch; None for a tombstone or an unreadable record."""
     if value is None:
         return None
     try:
         record = RecallRecord.model_validate(decode(value))
-        recalled_at = datetime.fromisoformat(record.recalled_at)
+        return parse_timestamp(record.recalled_at) if record.run_id == run_id else None
     except ValueError:
         return None
-    if recalled_at.tzinfo is None:
-        recalled_at = recalled_at.replace(tzinfo=UTC)
-    return recalled_at.timestamp() if record.run_id == run_id else None
 
 
 class RecallReader:
-    """Follows the whole recalls topic into a `RecallCache`, without a group: every instance reads everything.
+    """Reads the whole recalls topic into a `RecallCache`. It has no consumer group: each instance reads everything.
 
     Args:
-        make: makes a consumer that is subscribed to the topic, without a group, and starts at the earliest record.
-        warn: says something to the operator (event name and fields).
-        pause: seconds from a failure to the next try.
+        make_consumer: makes a consumer that is subscribed to the topic, without a group, from the earliest record.
+        warn: tells the operator (event name and fields).
+        pause: seconds between a failure and the next attempt.
 
     Attributes:
-        caught_up: set once the end offsets taken at the start are reached; until then a missing run means nothing.
+        caught_up: set once the end offsets of the start are reached; until then an absent run proves nothing.
     """
 
     def __init__(
         self,
-        make: Callable[[], AIOKafkaConsumer],
-        recalls: RecallCache,
+        make_consumer: Callable[[], AIOKafkaConsumer],
+        cache: RecallCache,
         warn: Callable[..., None],
         pause: float = 5.0,
     ) -> None:
-        self._make = make
-        self._recalls = recalls
+        self._make_consumer = make_consumer
+        self._cache = cache
         self._warn = warn
         self._pause = pause
         self.caught_up = asyncio.Event()
 
     def get(self, run_id: str) -> RecallRecord | None:
-        """The record of a run; None, too, until the map has caught up: a run that ended might still stand there."""
-        return self._recalls.get(run_id) if self.caught_up.is_set() else None
+        """Return the record of a run; None until the cache has caught up, as the run may have ended since."""
+        return self._cache.get(run_id) if self.caught_up.is_set() else None
 
     async def run(self) -> None:
-        """Read until cancelled. A topic that cannot be read is tried again, from its start: the map is empty then."""
+        """Read until cancelled. After a failure the cache is cleared, and the topic is read from its beginning."""
         while True:
             try:
-                await self._read_all()
+                await self._read()
             except (KafkaError, OSError) as error:
                 self.caught_up.clear()
-                self._recalls.clear()
+                self._cache.clear()
                 reason = str(error) or type(error).__name__
-                self._warn("the recalls topic cannot be read: memories are asked for live", error=reason)
+                self._warn("cannot read the recalls topic: tools recall live", error=reason)
             await asyncio.sleep(self._pause)
 
-    async def _read_all(self) -> None:
-        consumer = self._make()
+    async def _read(self) -> None:
+        consumer = self._make_consumer()
         try:
             await consumer.start()
             await self._follow(consumer)
@@ -145,16 +142,16 @@ class RecallReader:
             await consumer.stop()
 
     async def _follow(self, consumer: AIOKafkaConsumer) -> None:
-        assigned: frozenset[TopicPartition] = frozenset()
+        assignment: frozenset[TopicPartition] = frozenset()
         while True:
-            if consumer.assignment() != assigned:  # at the start, and when partitions were added
+            if consumer.assignment() != assignment:  # at the start, and after partitions were added
                 self.caught_up.clear()
-                assigned = consumer.assignment()
-                async for message in read_until(consumer, await consumer.end_offsets(assigned)):
-                    self._recalls.apply(message.key, message.value)
-                if assigned:
+                assignment = consumer.assignment()
+                async for message in read_until(consumer, await consumer.end_offsets(assignment)):
+                    self._cache.apply(message.key, message.value)
+                if assignment:
                     self.caught_up.set()
             for messages in (await consumer.getmany(timeout_ms=500, max_records=500)).values():
                 for message in messages:
-                    self._recalls.apply(message.key, message.value)
-            self._recalls.evict()
+                    self._cache.apply(message.key, message.value)
+            self._cache.evict()

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from consumer.handlers.results import Skipped, SkipReason
 from consumer.handlers.retain_plan import LoadedComment, plan_retain
 from consumer.memory.policy import MemoryPolicy
-from consumer.relay.event_builder import Json
+from consumer.paperclip.models import Json
 from schemas.paperclip import Comment, Issue
 
 

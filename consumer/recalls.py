@@ -1,11 +1,11 @@
 """The recalls topic: memories by run, written by the worker and cached by the tools."""
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
+from cachetools import TLRUCache
 
 from consumer.kafka.producer import Publisher
 from consumer.kafka.topic_reader import read_until
@@ -37,7 +37,7 @@ class RecallCache:
     collection would traverse them.
 
     Args:
-        runs: maximum number of runs; the first ones received are evicted.
+        runs: maximum number of runs; the least recently used are evicted.
         size: maximum size of all records, in bytes as they are on the topic.
         max_age: seconds after `recalledAt` at which a record expires.
         now: returns seconds since the epoch.
@@ -45,10 +45,9 @@ class RecallCache:
 
     def __init__(self, *, runs: int, size: int, max_age: float, now: Callable[[], float]) -> None:
         self._runs = runs
-        self._free = size
-        self._max_age = max_age
-        self._now = now
-        self._records: OrderedDict[str, tuple[float, bytes]] = OrderedDict()
+        self._records: TLRUCache[str, tuple[float, bytes]] = TLRUCache(
+            size, ttu=lambda _run, record, _now: record[0] + max_age, timer=now, getsizeof=lambda record: len(record[1])
+        )
 
     def apply(self, key: bytes | None, value: bytes | None) -> None:
         """Apply a record of the topic; the last one of a run counts.
@@ -58,41 +57,28 @@ class RecallCache:
         if key is None:
             return
         run_id = key.decode("utf-8", "replace")
-        self._remove(run_id)
+        self._records.pop(run_id, None)
         recalled_at = _recalled_at(run_id, value)
-        if value is not None and recalled_at is not None and self._is_young(recalled_at):
+        if value is not None and recalled_at is not None and len(value) <= self._records.maxsize:
             self._records[run_id] = (recalled_at, value)
-            self._free -= len(value)
-        self.evict()
+        while len(self._records) > self._runs:
+            self._records.popitem()
 
     def evict(self) -> None:
-        """Evict expired records, and the oldest ones beyond the limits."""
-        while self._records:
-            run_id, (recalled_at, _) = next(iter(self._records.items()))
-            if len(self._records) <= self._runs and self._free >= 0 and self._is_young(recalled_at):
-                return
-            self._remove(run_id)
+        """Evict expired records."""
+        self._records.expire()
 
     def get(self, run_id: str) -> RecallRecord | None:
         """Return the record of a run; None if there is none, it has expired, or the run has ended."""
-        recalled_at, value = self._records.get(run_id, (0.0, b""))
-        return RecallRecord.model_validate(decode(value)) if value and self._is_young(recalled_at) else None
+        record = self._records.get(run_id)
+        return None if record is None else RecallRecord.model_validate(decode(record[1]))
 
     def clear(self) -> None:
         """Remove all records, before the topic is read from its beginning again."""
-        for run_id in list(self._records):
-            self._remove(run_id)
+        self._records.clear()
 
     def __len__(self) -> int:
         return len(self._records)
-
-    def _is_young(self, recalled_at: float) -> bool:
-        return recalled_at >= self._now() - self._max_age
-
-    def _remove(self, run_id: str) -> None:
-        record = self._records.pop(run_id, None)
-        if record is not None:
-            self._free += len(record[1])
 
 
 def _recalled_at(run_id: str, value: bytes | None) -> float | None:

@@ -62,7 +62,7 @@ class Publisher:
 
         Raises:
             UpstreamDown: Kafka did not take it in time; it may have been written all the same.
-            TooLarge: it is larger than the topic or the client allows.
+            RecordTooLarge: it is larger than the topic or the client allows.
         """
         producer = None
         try:

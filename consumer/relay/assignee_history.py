@@ -4,10 +4,11 @@ An event that is published late, or again, must lead to the same bank, whoever h
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import NamedTuple
+
+from cachetools import LRUCache
 
 from consumer.paperclip.models import Json
 from consumer.relay.protocols import PaperclipFeed
@@ -57,14 +58,11 @@ class AssigneeCache:
     """The assignees that issues had when they were read last: an unchanged one need not be waited for."""
 
     def __init__(self) -> None:
-        self._assignees: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
+        self._assignees: LRUCache[str, tuple[float, str | None]] = LRUCache(REMEMBERED_ISSUES)
 
     def remember(self, issue: Json) -> None:
         """Keep the assignee of an issue; of the 10,000 issues read last."""
         self._assignees[issue["id"]] = (parse_timestamp(issue["updatedAt"]), issue["assigneeAgentId"])
-        self._assignees.move_to_end(issue["id"])
-        if len(self._assignees) > REMEMBERED_ISSUES:
-            self._assignees.popitem(last=False)
 
     def is_unchanged(self, issue: Json, since: float) -> bool:
         """Whether an issue had its present assignee already at `since`, seconds since the epoch, as far as is known.

@@ -2,8 +2,10 @@
 
 import asyncio
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+
+from cachetools import LRUCache
 
 from consumer.kafka.producer import Headers, RecordTooLarge, Write
 from consumer.relay.event_builder import OutgoingEvent
@@ -40,7 +42,7 @@ class EventPublisher:
         self._hook = hook
         self._topics = {True: runs, False: comments}
         self._now = now
-        self._published: OrderedDict[str, None] = OrderedDict()
+        self._published: LRUCache[str, None] = LRUCache(REMEMBERED_EVENTS)
         self._slots = asyncio.Semaphore(CONCURRENT_KEYS)
 
     def was_published(self, event_id: str) -> bool:
@@ -70,8 +72,6 @@ class EventPublisher:
             for event in events:
                 await self._publish(event)
                 self._published[event.id] = None
-                if len(self._published) > REMEMBERED_EVENTS:
-                    self._published.popitem(last=False)
 
     async def _publish(self, event: OutgoingEvent) -> None:
         topic, key, timestamp = self._topics[event.is_run], event.key.encode(), self._timestamp(event)

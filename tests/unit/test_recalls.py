@@ -102,7 +102,7 @@ def test_a_record_expires_at_its_maximum_age() -> None:
     assert len(cache) == 0
 
 
-def test_the_first_runs_are_evicted_when_there_are_too_many() -> None:
+def test_least_recently_used_runs_are_evicted_when_there_are_too_many() -> None:
     cache = make_cache(runs=3)
     runs = [str(uuid.uuid4()) for _ in range(5)]
     for run in runs:
@@ -119,8 +119,9 @@ def test_the_size_of_all_records_is_limited() -> None:
     for run in runs:
         cache.apply(run.encode(), record(run, "x" * 900))
     assert len(cache) == 2
-    cache.apply(runs[-1].encode(), record(runs[-1], "x" * 4000))
-    assert len(cache) == 0
+    cache.apply(runs[-1].encode(), record(runs[-1], "x" * 4000))  # larger than the limit for all
+    assert len(cache) == 1
+    assert cache.get(runs[-1]) is None
     cache.clear()
     assert len(cache) == 0
     cache.apply(RUN.encode(), record(RUN, "fits"))
@@ -138,7 +139,7 @@ def test_the_cache_contains_the_last_records_within_its_limits(log: list[tuple[i
         cached = {run: memories(cache, run) for run in runs}
         assert all(texts is None or texts == ["x" * (last[run] or 0)] for run, texts in cached.items())
         assert sum(texts is not None for texts in cached.values()) == len(cache) <= 4
-        assert cache._free >= 0
+        assert cache._records.currsize <= 2000
     if last.get(runs[0]) is None:
         assert cache.get(runs[0]) is None
 

@@ -26,7 +26,14 @@ class FakeTopic:
         self.concurrent = self.most_concurrent = 0
 
     async def publish(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), *, timestamp: int | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
     ) -> None:
         assert value is not None
         self.concurrent += 1

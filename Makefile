@@ -24,7 +24,7 @@ $(STAMP): requirements/dev.txt pyproject.toml scripts/setup
 	@touch $@
 
 demo: $(STAMP) ## show the whole path on this machine: needs no Docker, no JVM, no keys
-	@$(BIN)/paperclip-memory demo
+	@$(BIN)/python -m demo
 
 test: $(STAMP) ## unit, contract and integration tests, with the coverage gate
 	@echo "test: unit, contract and integration tests"

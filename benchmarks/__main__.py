@@ -14,7 +14,7 @@ from benchmarks import process, report
 from benchmarks.benches import BENCHES, RECORDS
 from benchmarks.measure import Line, medians
 from benchmarks.stand import HERE, Stand, standing
-from consumer.demo.servers.supervise import ServerError
+from consumer.embedded.supervise import ServerError
 
 DOCS = HERE.parent / "docs"
 RESULTS = HERE / "results.jsonl"

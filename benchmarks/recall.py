@@ -12,7 +12,7 @@ from benchmarks.measure import CUT, Line, percentile
 from benchmarks.run import START_DEADLINE, Size, running
 from benchmarks.stand import Stand
 from benchmarks.subjects import ours
-from consumer.demo.servers.supervise import wait_until
+from consumer.embedded.supervise import wait_until
 
 PAPERCLIP_MS, RECALL_MS, RETAIN_MS = 20.0, 100.0, 50.0
 RUNS_PER_SECOND = 20

@@ -24,18 +24,18 @@ import httpx
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from prometheus_client.parser import text_string_to_metric_families
 
-from consumer.demo.servers import hindsight as hindsight_server
-from consumer.demo.servers.hindsight import Hindsight
-from consumer.demo.servers.ours import Service
-from consumer.demo.servers.supervise import ServerError
+from consumer.embedded import hindsight as hindsight_server
+from consumer.embedded.hindsight import Hindsight
+from consumer.embedded.supervise import ServerError
 from consumer.relay.times import instant
+from demo.ours import Service
 from tests.e2e.office import Office, office, settle
 from tests.e2e.relay_site import RelaySite
-from tests.servers import kafka_jvm
-from tests.servers import paperclip as paperclip_server
-from tests.servers.kafka import Broker, Kind
-from tests.servers.kafka_jvm import JvmKafka
-from tests.servers.paperclip import Paperclip
+from tests.support import kafka_jvm
+from tests.support import paperclip as paperclip_server
+from tests.support.kafka import Broker, Kind
+from tests.support.kafka_jvm import JvmKafka
+from tests.support.paperclip import Paperclip
 
 COMMENTS, RUNS = 60, 20
 QUIET = 30.0

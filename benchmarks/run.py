@@ -13,7 +13,7 @@ from benchmarks import process
 from benchmarks.measure import Line, Sample, cpu_at, middle, percentile, turnarounds, within
 from benchmarks.stand import Sink, Stand
 from benchmarks.subjects import Subject
-from consumer.demo.servers.supervise import ServerError, wait_until
+from consumer.embedded.supervise import ServerError, wait_until
 
 START_DEADLINE = 60.0
 LOOK = 0.1

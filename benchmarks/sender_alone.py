@@ -7,10 +7,10 @@ import asyncio
 import sys
 
 from benchmarks.events import BANK, retain_body
-from consumer import event_loop
-from consumer.http import Request, segment
-from consumer.senders import open_sender
-from consumer.settings_types import HttpBackend
+from consumer.commands import event_loop
+from consumer.http.backends import open_sender
+from consumer.http.transport import Request, segment
+from consumer.settings.types import HttpBackend
 
 HEADERS = {"User-Agent": "paperclip-memory", "Accept": "application/json", "Content-Type": "application/json"}
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from benchmarks import events
-from consumer.demo.servers import packages
-from consumer.demo.servers.place import cache_dir, locked
-from consumer.demo.servers.supervise import Server, ServerError, free_port, listening
-from tests.servers import kafka_jvm
+from consumer.embedded import packages
+from consumer.embedded.place import cache_dir, locked
+from consumer.embedded.supervise import Server, ServerError, free_port, listening
+from tests.support import kafka_jvm
 
 HERE = Path(__file__).parent
 PEERS = HERE / "peers"

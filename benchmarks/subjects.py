@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 
 from benchmarks import events
 from benchmarks.stand import PEERS, Sink, Stand
-from consumer.demo.servers.ours import command, environment
-from consumer.demo.servers.supervise import answers, free_port
+from consumer.embedded.supervise import answers, free_port
+from demo.ours import command, environment
 
 
 @dataclass(frozen=True, slots=True)

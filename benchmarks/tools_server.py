@@ -14,13 +14,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from consumer.app_tools import RECALLS_AGE, RECALLS_SIZE, tune_garbage_collection
+from consumer.commands.tools import RECALLS_AGE, RECALLS_SIZE, tune_garbage_collection
 from consumer.hindsight.client import HindsightClient
-from consumer.http import Reply, Request
-from consumer.memory.rules import Rules
+from consumer.http.transport import Reply, Request
+from consumer.memory.policy import Rules
 from consumer.recalls import RecallMap
-from consumer.tools.callers import Callers
-from consumer.tools.desk import Desk
+from consumer.tools.authenticator import Callers
+from consumer.tools.dispatcher import Desk
 from consumer.tools.server import listening, serving, tools_app
 from consumer.tools.service import Memories
 from schemas.codec import encode

@@ -1,4 +1,4 @@
-"""The command `paperclip-memory`: parsing, and calls of `consumer.app`; nothing else."""
+"""The command `paperclip-memory`: parsing, and calls of `consumer.commands`; nothing else."""
 
 import asyncio
 import os
@@ -11,11 +11,11 @@ from uuid import UUID
 
 import typer
 
-from consumer import event_loop
+from consumer.commands import event_loop
+from consumer.dead_letters.model import Filter, moment
 from consumer.errors import DeadLetterReason, SettingsError
-from consumer.letters.letter import Filter, moment
-from consumer.settings import load_settings
-from consumer.settings_text import settings_help
+from consumer.settings.model import load_settings
+from consumer.settings.reference import settings_help
 
 EXIT_SETTINGS = 2
 
@@ -52,7 +52,7 @@ def worker(
     strict: Strict = False,
 ) -> None:
     """Consume Paperclip's events: recall when a run starts, retain comments, forget deleted ones."""
-    from consumer import app as wiring  # noqa: PLC0415 - `--help` and `schemas` need none of it
+    from consumer.commands import worker as wiring  # noqa: PLC0415 - `--help` and `schemas` need none of it
 
     lanes = wiring.LANES if lane is None else (lane.value,)
     settings = load_settings()
@@ -62,18 +62,18 @@ def worker(
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL and …_PAPERCLIP_API_URL are required"))
 def up(strict: Strict = False) -> None:
     """Run worker, tools, relay and exporter in one process, for a small installation. Creates missing topics."""
-    from consumer import app_up  # noqa: PLC0415
+    from consumer.commands import up  # noqa: PLC0415
 
     settings = load_settings()
-    _exit(event_loop.run(settings.http_backend, app_up.run_up(settings, strict=strict)))
+    _exit(event_loop.run(settings.http_backend, up.run_up(settings, strict=strict)))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def exporter() -> None:
     """Serve how far the groups are behind and what waits in Hindsight, for Prometheus. Several may run."""
-    from consumer import app_exporter  # noqa: PLC0415
+    from consumer.commands import exporter  # noqa: PLC0415
 
-    _exit(asyncio.run(app_exporter.run_exporter(load_settings())))
+    _exit(asyncio.run(exporter.run_exporter(load_settings())))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
@@ -82,17 +82,17 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show lag, members, Hindsight's queue and dead letters. Exit code 1 if one of the sources does not answer."""
-    from consumer import app_exporter  # noqa: PLC0415
+    from consumer.commands import exporter  # noqa: PLC0415
 
     if watch and as_json:
         raise typer.BadParameter("--watch is for people, and --json for scripts: give one of them")
-    _exit(asyncio.run(app_exporter.run_status(load_settings(), watch=watch, as_json=as_json)))
+    _exit(asyncio.run(exporter.run_status(load_settings(), watch=watch, as_json=as_json)))
 
 
 @app.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
 def topics() -> None:
     """Create the topics that are missing; say how existing ones differ. Changes and deletes nothing."""
-    from consumer import app as wiring  # noqa: PLC0415
+    from consumer.commands import worker as wiring  # noqa: PLC0415
 
     _exit(asyncio.run(wiring.create_topics(load_settings())))
 
@@ -100,7 +100,7 @@ def topics() -> None:
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def check(as_json: Json = False) -> None:
     """Check the settings and probe Kafka, Hindsight and Paperclip. Exit code 1 if any probe fails, 2 for settings."""
-    from consumer import app as wiring  # noqa: PLC0415
+    from consumer.commands import worker as wiring  # noqa: PLC0415
 
     _exit(asyncio.run(wiring.run_check(as_json=as_json)))
 
@@ -133,10 +133,10 @@ def list_letters(
     as_json: Json = False,
 ) -> None:
     """Show the dead letters that were not sent back yet; never what they hold."""
-    from consumer import app_letters  # noqa: PLC0415
+    from consumer.commands import dead_letters  # noqa: PLC0415
 
     wanted = Filter(reason or (), event_type or (), since, until)
-    _exit(asyncio.run(app_letters.list_letters(load_settings(), wanted, limit, as_json=as_json)))
+    _exit(asyncio.run(dead_letters.list_letters(load_settings(), wanted, limit, as_json=as_json)))
 
 
 @letters.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
@@ -153,17 +153,17 @@ def redrive(
     as_json: Json = False,
 ) -> None:
     """Send dead letters back to the topics they came from, each once. Exit code 1 if Kafka took not all of them."""
-    from consumer import app_letters  # noqa: PLC0415
+    from consumer.commands import dead_letters  # noqa: PLC0415
 
     wanted = Filter(reason or (), event_type or (), since, until)
-    run = app_letters.redrive_letters(load_settings(), wanted, limit, dry_run=dry_run, force=force, as_json=as_json)
+    run = dead_letters.redrive_letters(load_settings(), wanted, limit, dry_run=dry_run, force=force, as_json=as_json)
     _exit(asyncio.run(run))
 
 
 @app.command(epilog=_settings_epilog(needed="the TOOLS_* ones count here"))
 def tools(strict: Strict = False) -> None:
     """Serve hindsight_recall and hindsight_retain to agents, over MCP and REST."""
-    from consumer import app_tools as wiring  # noqa: PLC0415
+    from consumer.commands import tools as wiring  # noqa: PLC0415
 
     _exit(asyncio.run(wiring.run_tools(load_settings(), strict=strict)))
 
@@ -174,7 +174,7 @@ def connect(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
 ) -> None:
     """Register the tools in Paperclip, so that its gateway gives them to the company's agents. Again is harmless."""
-    from consumer import app_tools as wiring  # noqa: PLC0415
+    from consumer.commands import tools as wiring  # noqa: PLC0415
 
     _exit(asyncio.run(wiring.connect(load_settings(), str(company), dry_run=dry_run)))
 
@@ -182,7 +182,7 @@ def connect(
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL is required; the RELAY_* ones count"))
 def relay(strict: Strict = False) -> None:
     """Follow Paperclip, and publish its runs and comments to Kafka."""
-    from consumer import app_relay as wiring  # noqa: PLC0415
+    from consumer.commands import relay as wiring  # noqa: PLC0415
 
     _exit(asyncio.run(wiring.run_relay(load_settings(), strict=strict)))
 
@@ -214,11 +214,9 @@ def backfill(
     ] = False,
 ) -> None:
     """Publish past comments, the oldest first. Begun again after it was stopped, it goes on where it was."""
-    from consumer import app_repair  # noqa: PLC0415
+    from consumer.commands import audit  # noqa: PLC0415
 
-    run = app_repair.run_backfill(
-        load_settings(), company, since or 0.0, issue, dry_run=dry_run, rate=rate, force=force
-    )
+    run = audit.run_backfill(load_settings(), company, since or 0.0, issue, dry_run=dry_run, rate=rate, force=force)
     _exit(asyncio.run(run))
 
 
@@ -236,9 +234,9 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Compare Paperclip's comments with what Hindsight holds. Exit code 1 if anything is to be repaired."""
-    from consumer import app_repair  # noqa: PLC0415
+    from consumer.commands import audit  # noqa: PLC0415
 
-    run = app_repair.run_audit(load_settings(), company or (), since or 0.0, fix=fix, as_json=as_json)
+    run = audit.run_audit(load_settings(), company or (), since or 0.0, fix=fix, as_json=as_json)
     _exit(asyncio.run(run))
 
 
@@ -255,15 +253,15 @@ def import_plugin(
     output: Annotated[Path | None, typer.Option(help="Where to write; without it, print.", dir_okay=False)] = None,
 ) -> None:
     """Turn the configuration of the plugin @vectorize-io/hindsight-paperclip into ours, as an environment file."""
-    from consumer import app_migration  # noqa: PLC0415
+    from consumer.commands import import_plugin  # noqa: PLC0415
 
     if file is not None:
-        _exit(app_migration.from_file(file, output))
+        _exit(import_plugin.from_file(file, output))
         return
     if url is None:
         raise typer.BadParameter("is needed, unless there is a --file", param_hint="--url")
     key = os.environ.get("PAPERCLIP_MEMORY_PAPERCLIP_API_KEY")
-    _exit(asyncio.run(app_migration.from_paperclip(url.rstrip("/"), key, company or (), output)))
+    _exit(asyncio.run(import_plugin.from_paperclip(url.rstrip("/"), key, company or (), output)))
 
 
 @app.command()
@@ -283,14 +281,6 @@ def schemas(
 
     for path in write(directory):
         typer.echo(f"wrote {path}")
-
-
-@app.command()
-def demo() -> None:
-    """Show the whole path on this machine: a broker, a Hindsight, a worker and a recording. Needs no services."""
-    from consumer.demo import play  # noqa: PLC0415
-
-    _exit(play.main())
 
 
 def _exit(code: int) -> None:

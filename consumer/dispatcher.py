@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from consumer.errors import DeadLetterReason, Permanent
+from consumer.handlers.context import Delivery, Needs
 from consumer.handlers.forget import forget
-from consumer.handlers.needs import Delivery, Needs
-from consumer.handlers.outcomes import Done, Outcome
 from consumer.handlers.recall import recall
+from consumer.handlers.results import Done, Outcome
 from consumer.handlers.retain import retain
 from consumer.handlers.run_end import run_end
 from consumer.stream.jobs import Job

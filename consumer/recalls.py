@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
-from consumer.publisher import Publisher
+from consumer.kafka.producer import Publisher
 from schemas.codec import decode, encode
 from schemas.recalls import RecallRecord
 

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from consumer.demo import recording
+from demo import recording
 from schemas.events import EVENT_TYPES
 
 Json = dict[str, Any]

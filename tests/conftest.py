@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from consumer.demo.servers import hindsight as hindsight_server
-from consumer.demo.servers.hindsight import Hindsight
-from tests.servers import kafka, kafka_jvm
-from tests.servers import paperclip as paperclip_server
-from tests.servers.kafka import Broker, Kind
-from tests.servers.paperclip import Paperclip
-from tests.servers.topics import Topics
+from consumer.embedded import hindsight as hindsight_server
+from consumer.embedded.hindsight import Hindsight
+from tests.support import kafka, kafka_jvm
+from tests.support import paperclip as paperclip_server
+from tests.support.kafka import Broker, Kind
+from tests.support.paperclip import Paperclip
+from tests.support.topics import Topics
 
 ORDER = ("unit", "contract", "integration", "e2e")
 HINDSIGHT_KEY = "test-key-of-hindsight"

@@ -9,8 +9,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from consumer.exporter.snapshot import Backlog, HindsightSeen, OperationStatus, OperationType
-from consumer.handlers.needs import Operation
-from consumer.hindsight.models import Stats
+from consumer.handlers.context import Operation
+from consumer.memory.documents import Stats
 
 UNFINISHED = (OperationStatus.PENDING, OperationStatus.PROCESSING)
 

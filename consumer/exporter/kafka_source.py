@@ -18,8 +18,8 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer.exporter.lag import Log, depth, lags, unread
 from consumer.exporter.snapshot import GroupSeen, GroupState, KafkaSeen
-from consumer.kafka import client_options, consumer_options, reaching_kafka
-from consumer.settings import Settings
+from consumer.kafka.options import client_options, consumer_options, reaching_kafka
+from consumer.settings.model import Settings
 from consumer.stream.records import Partition
 from consumer.stream.source import committed_at
 

@@ -7,9 +7,9 @@ any agent of the company is looked at. No gate applies: what was stored must go,
 from datetime import UTC, datetime
 
 from consumer.errors import NotYet, Upstream
+from consumer.handlers.context import Delivery, Needs
 from consumer.handlers.lookups import bank_user, issue_of
-from consumer.handlers.needs import Delivery, Needs
-from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Done, Outcome, Skipped, SkipReason
 from consumer.memory.banks import banks_of_company
 from schemas.events import CommentPayload, IssueCommentCancelled, IssueCommentCreated, IssueCommentDeleted
 

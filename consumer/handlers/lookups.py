@@ -1,10 +1,10 @@
 """What handlers and tools look up: the issue of an event, its user, and what is remembered."""
 
 from consumer.errors import DeadLetterReason, Permanent
-from consumer.handlers.needs import Hindsight, Needs
-from consumer.memory.identity import user_of
-from consumer.memory.queries import halve, has_word
-from consumer.memory.rules import Rules
+from consumer.handlers.context import Hindsight, Needs
+from consumer.memory.attribution import user_of
+from consumer.memory.policy import Rules
+from consumer.memory.recall_query import halve, has_word
 from schemas.objects import Issue
 
 MAX_TOKENS = 1024

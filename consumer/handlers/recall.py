@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from typing import NamedTuple
 
 from consumer.errors import HandlingError, Upstream
+from consumer.handlers.context import Delivery, Needs
 from consumer.handlers.lookups import ask, bank_user, issue_of, own_issue
-from consumer.handlers.needs import Delivery, Needs
-from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
 from consumer.memory.banks import bank_of
-from consumer.memory.cleaning import blank
-from consumer.memory.queries import has_word, query_of
+from consumer.memory.recall_query import has_word, query_of
+from consumer.memory.sanitize import blank
 from schemas.events import AgentRunStarted, RunPayload
 from schemas.objects import Issue, Run, WakeComment
 from schemas.recalls import RecallRecord, RecallStatus

@@ -3,15 +3,15 @@
 from typing import NamedTuple
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
+from consumer.handlers.context import Delivery, Memory, Needs
 from consumer.handlers.forget import forget
 from consumer.handlers.lookups import bank_user, issue_of
-from consumer.handlers.needs import Delivery, Memory, Needs
-from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Done, Outcome, Skipped, SkipReason
+from consumer.memory.attribution import author_of
 from consumer.memory.banks import bank_of
-from consumer.memory.cleaning import blank, clean, mend
-from consumer.memory.identity import author_of
-from consumer.memory.operations import operation_id
-from consumer.memory.rules import Rules
+from consumer.memory.operation_ids import operation_id
+from consumer.memory.policy import Rules
+from consumer.memory.sanitize import blank, clean, mend
 from schemas.events import IssueCommentCreated
 from schemas.objects import Comment
 

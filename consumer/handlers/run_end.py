@@ -1,7 +1,7 @@
 """`agent.run.finished`, `.failed`, `.cancelled`: what was recalled for the run is no longer needed."""
 
-from consumer.handlers.needs import Delivery, Needs
-from consumer.handlers.outcomes import Done, Outcome
+from consumer.handlers.context import Delivery, Needs
+from consumer.handlers.results import Done, Outcome
 from schemas.events import RunEnd
 
 

@@ -5,13 +5,13 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from consumer.classify import missing
 from consumer.errors import Upstream
-from consumer.handlers.needs import Memory, Operation
-from consumer.hindsight.models import BankPage, Document, DocumentPage, OperationPage, Stats
-from consumer.http import Reply, Send, segment
-from consumer.memory.rules import RecallBudget
-from consumer.rest import Rest
+from consumer.handlers.context import Memory, Operation
+from consumer.http.errors import missing
+from consumer.http.rest_client import Rest
+from consumer.http.transport import Reply, Send, segment
+from consumer.memory.documents import BankPage, Document, DocumentPage, OperationPage, Stats
+from consumer.memory.policy import RecallBudget
 
 T = TypeVar("T")
 
@@ -39,13 +39,13 @@ class HindsightOperation(StrEnum):
 
 
 class HindsightClient:
-    """Implements `consumer.handlers.needs.Hindsight`, and what only operators need.
+    """Implements `consumer.handlers.context.Hindsight`, and what only operators need.
 
     Every method raises from `consumer.errors`. A 404 counts as an absence only in Hindsight's own words; any other is
     `Transient` (a wrong base URL, a proxy whose server is away).
 
     Args:
-        base: normalised by `consumer.http.base_url`.
+        base: normalised by `consumer.http.transport.base_url`.
         timeout: seconds for a whole exchange; `probe_timeout` for health, version and `authenticate`.
     """
 

@@ -4,7 +4,7 @@ import hashlib
 import unicodedata
 from collections.abc import Iterable
 
-from consumer.memory.rules import BankPart, Rules
+from consumer.memory.policy import BankPart, Rules
 
 MAX_BYTES = 192
 """Longest bank id that Hindsight creates, in bytes of UTF-8 (`BANK_ID_MAX_BYTES` in its source)."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from consumer.observability.lanes import Pulse, Seen
+from consumer.observability.lane_gauges import Pulse, Seen
 from consumer.stream.signals import LaneState
 
 

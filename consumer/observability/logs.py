@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 from structlog.typing import Processor
 
-from consumer.settings_types import LogFormat, LogLevel
+from consumer.settings.types import LogFormat, LogLevel
 
 REDACTED = "[redacted]"
 

@@ -1,8 +1,8 @@
-"""The one list of metric names: what a scrape can hold, with every label's closed set of values.
+"""Every metric, with its help text and the closed set of values of each label.
 
-No label ever holds a bank, company, agent, run, event id, pod or the text of an exception: series stay few, and every
-counter exists at zero from the start, since `increase()` misses one that is first seen at 1. `docs/metrics.md` is
-`metrics_table()`; `consumer.observability.recorder` gives the metrics their values.
+No label holds a bank, company, agent, run, event id, pod or the text of an exception, so the number of series stays
+small. Every counter starts at zero, because `increase()` misses a counter that is first seen at 1. `metrics_table()`
+generates `docs/metrics.md`; `consumer.observability.prometheus` records the values.
 """
 
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from enum import StrEnum
 
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.exporter.snapshot import GroupState, OperationStatus, OperationType, Source
-from consumer.handlers.outcomes import SkipReason
+from consumer.handlers.results import SkipReason
 from consumer.relay.signals import RelayState
 from consumer.stream.signals import BreakerReason, CommitResult, Ending, ParkReason, RebalanceKind
-from consumer.tools.answers import Tool, ToolOutcome
+from consumer.tools.results import Tool, ToolOutcome
 
 PREFIX = "paperclip_memory_"
 
 
 class Kind(StrEnum):
-    """The type of a metric, as Prometheus calls it."""
+    """A Prometheus metric type."""
 
     COUNTER = "counter"
     GAUGE = "gauge"
@@ -31,14 +31,14 @@ class Result(StrEnum):
     """How a request to an upstream ended (closed: a metric label)."""
 
     OK = "2xx"
-    REDIRECTED = "3xx"  # never followed: a wrong base URL
-    REFUSED = "refused"  # our key: 401, 402, Hindsight's 403
+    REDIRECTED = "3xx"  # never followed: the base URL is wrong
+    REFUSED = "refused"  # our key was refused: 401, 402, Hindsight's 403
     REJECTED = "4xx"
     LIMITED = "429"
     FAILED = "5xx"
     TIMEOUT = "timeout"
-    CONNECT = "connect"  # no connection: the server did not see the request
-    BROKEN = "broken"  # the connection ended inside the reply: the server may have acted
+    CONNECT = "connect"  # no connection: the server never saw the request
+    BROKEN = "broken"  # the connection was lost before the response was complete: the server may have acted
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,177 +65,147 @@ class Metric:
 HANDLERS = ("recall", "run_end", "retain", "forget")
 """The handlers that do work."""
 IGNORED, UNDECODABLE, OTHER = "ignored", "undecodable", "other"
-"""In a handler's place: an event type that means nothing here; a record that is no event; a name not known."""
+"""Other values of the label `handler`: an ignored event type, an undecodable record, an unknown name."""
 HANDLER_LABELS = (*HANDLERS, IGNORED, UNDECODABLE, OTHER)
 
 _DURATIONS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 15.0, 30.0, 60.0)
 _AGES = (0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0, 14_400.0, 86_400.0)
 
-EVENTS = Metric("events_total", Kind.COUNTER, "Attempts at records, by how they ended.", ("handler", "outcome"))
-EVENT_DURATION = Metric(
-    "event_duration_seconds", Kind.HISTOGRAM, "How long an attempt of a handler took.", ("handler",), _DURATIONS
-)
+EVENTS = Metric("events_total", Kind.COUNTER, "Attempts to handle a record, by outcome.", ("handler", "outcome"))
+EVENT_DURATION = Metric("event_duration_seconds", Kind.HISTOGRAM, "Duration of an attempt.", ("handler",), _DURATIONS)
 EVENT_AGE = Metric(
     "event_age_seconds",
     Kind.HISTOGRAM,
-    "From the record's timestamp until it was done with: succeeded, skipped, failed or dead-lettered.",
+    "Time from the record's timestamp until it was finished: succeeded, skipped, failed or dead-lettered.",
     ("handler",),
     _AGES,
 )
 DEAD_LETTERS = Metric(
-    "dead_letters_total", Kind.COUNTER, "Records that went to the dead-letter topic.", ("handler", "reason")
+    "dead_letters_total", Kind.COUNTER, "Records written to the dead-letter topic.", ("handler", "reason")
 )
-SKIPPED = Metric("skipped_total", Kind.COUNTER, "Records that the rules gave no effect.", ("handler", "reason"))
+SKIPPED = Metric("skipped_total", Kind.COUNTER, "Records skipped by a rule, by reason.", ("handler", "reason"))
 REQUESTS = Metric(
-    "upstream_requests_total", Kind.COUNTER, "Requests, by how they ended.", ("upstream", "operation", "result")
+    "upstream_requests_total",
+    Kind.COUNTER,
+    "Requests to Hindsight and Paperclip, by result.",
+    ("upstream", "operation", "result"),
 )
 REQUEST_DURATION = Metric(
     "upstream_request_duration_seconds",
     Kind.HISTOGRAM,
-    "How long a request took, however it ended.",
+    "Duration of a request, whatever its result.",
     ("upstream", "operation"),
     _DURATIONS,
 )
-INFLIGHT = Metric("inflight_events", Kind.GAUGE, "Attempts that run now.", ("lane",))
-BUFFERED = Metric("buffered_events", Kind.GAUGE, "Records delivered by Kafka that wait for their turn.", ("lane",))
-PARKED = Metric("parked_events", Kind.GAUGE, "Records that wait for their next attempt.", ("lane", "reason"))
+INFLIGHT = Metric("inflight_events", Kind.GAUGE, "Attempts in progress.", ("lane",))
+BUFFERED = Metric("buffered_events", Kind.GAUGE, "Records delivered by Kafka and waiting to be started.", ("lane",))
+PARKED = Metric("parked_events", Kind.GAUGE, "Records waiting for their next attempt, by reason.", ("lane", "reason"))
 BREAKER_OPEN = Metric(
     "breaker_open",
     Kind.GAUGE,
-    "1 while the lane starts nothing new because of the upstream, else 0.",
+    "1 while the lane starts no new records because of the upstream, else 0.",
     ("lane", "upstream", "reason"),
 )
-PAUSED = Metric("paused_partitions", Kind.GAUGE, "Partitions that are paused for backpressure.", ("topic",))
-ASSIGNED = Metric("assigned_partitions", Kind.GAUGE, "Partitions that this process holds.", ("topic",))
-REBALANCES = Metric("rebalances_total", Kind.COUNTER, "Times that partitions came or went.", ("lane", "kind"))
+PAUSED = Metric("paused_partitions", Kind.GAUGE, "Partitions paused by backpressure.", ("topic",))
+ASSIGNED = Metric("assigned_partitions", Kind.GAUGE, "Partitions assigned to this process.", ("topic",))
+REBALANCES = Metric("rebalances_total", Kind.COUNTER, "Changes of the assignment, by kind.", ("lane", "kind"))
 COMMITS = Metric(
     "commits_total",
     Kind.COUNTER,
-    "Commits of offsets; unknown is one that was cancelled or timed out.",
+    "Offset commits, by result; `unknown` is a commit that was cancelled or timed out.",
     ("lane", "result"),
 )
 OVERTAKEN = Metric(
     "overtaken_records_total", Kind.COUNTER, "Records that retention removed before they were read.", ("lane",)
 )
-POLL_FAILURES = Metric(
-    "poll_failures_total", Kind.COUNTER, "Times that the consumer raised; polling went on.", ("lane",)
-)
+POLL_FAILURES = Metric("poll_failures_total", Kind.COUNTER, "Polls that raised an error; polling continues.", ("lane",))
 LAST_POLL = Metric(
-    "last_poll_timestamp_seconds", Kind.GAUGE, "When the lane last polled, Unix time; 0 for never.", ("lane",)
+    "last_poll_timestamp_seconds", Kind.GAUGE, "Time of the last poll (Unix time); 0 if there was none.", ("lane",)
 )
 LAST_COMMIT = Metric(
-    "last_commit_timestamp_seconds", Kind.GAUGE, "When the lane last committed, Unix time; 0 for never.", ("lane",)
+    "last_commit_timestamp_seconds", Kind.GAUGE, "Time of the last commit (Unix time); 0 if there was none.", ("lane",)
 )
 OLDEST_UNCOMMITTED = Metric(
-    "oldest_uncommitted_seconds", Kind.GAUGE, "Age of the oldest delivered record that is not committed.", ("lane",)
+    "oldest_uncommitted_seconds", Kind.GAUGE, "Age of the oldest record that is delivered but not committed.", ("lane",)
 )
-TOOL_CALLS = Metric("tool_calls_total", Kind.COUNTER, "Calls of the tools, by how they ended.", ("tool", "outcome"))
+TOOL_CALLS = Metric("tool_calls_total", Kind.COUNTER, "Tool calls, by outcome.", ("tool", "outcome"))
 TOOL_CALL_DURATION = Metric(
     "tool_call_duration_seconds",
     Kind.HISTOGRAM,
-    "How long a call of a tool took, with the proof of who calls.",
+    "Duration of a tool call, including authentication.",
     ("tool", "outcome"),
     _DURATIONS,
 )
 RELAY_PUBLISHED = Metric(
-    "relay_published_total", Kind.COUNTER, "Events of Paperclip that Kafka has acknowledged.", ("topic",)
+    "relay_published_total", Kind.COUNTER, "Paperclip events that Kafka has acknowledged.", ("topic",)
 )
 RELAY_LAG = Metric(
     "relay_lag_seconds",
     Kind.GAUGE,
-    "How long ago all that Paperclip had for the topic was read last, of the company where that is longest.",
+    "Seconds since the furthest-behind company was fully read.",
     ("topic",),
 )
 RELAY_COMPANIES = Metric(
-    "relay_companies", Kind.GAUGE, "Companies that the relay follows, by how that goes at its worst.", ("state",)
+    "relay_companies",
+    Kind.GAUGE,
+    "Companies that the relay follows, by the worse state of runs and comments.",
+    ("state",),
 )
-_PLACE = ("group", "topic", "partition")
-GROUP_LAG = Metric("group_lag_records", Kind.GAUGE, "Records that the group has not committed.", _PLACE)
+_PARTITION = ("group", "topic", "partition")
+GROUP_LAG = Metric(
+    "group_lag_records", Kind.GAUGE, "Records between the group's committed offset and the log end.", _PARTITION
+)
 GROUP_LAG_SECONDS = Metric(
-    "group_lag_seconds", Kind.GAUGE, "Age of the first record that the group has not committed; 0 for none.", _PLACE
+    "group_lag_seconds",
+    Kind.GAUGE,
+    "Age of the first record that the group has not committed; 0 if there is none.",
+    _PARTITION,
 )
-GROUP_COMMITTED = Metric("group_committed_offset", Kind.GAUGE, "Offset that the group has committed.", _PLACE)
-LOG_END = Metric("log_end_offset", Kind.GAUGE, "Offset of the next record to come.", ("topic", "partition"))
+GROUP_COMMITTED = Metric("group_committed_offset", Kind.GAUGE, "Committed offset of the group.", _PARTITION)
+LOG_END = Metric("log_end_offset", Kind.GAUGE, "Offset of the next record to be written.", ("topic", "partition"))
 GROUP_WITHOUT_COMMIT = Metric(
-    "group_partitions_without_commit", Kind.GAUGE, "Partitions without any commit of the group.", ("group", "topic")
+    "group_partitions_without_commit",
+    Kind.GAUGE,
+    "Partitions in which the group has never committed.",
+    ("group", "topic"),
 )
 GROUP_MEMBERS = Metric("group_members", Kind.GAUGE, "Members of the group.", ("group",))
-GROUP_STATE = Metric("group_state", Kind.GAUGE, "1 for the state that the group is in, else 0.", ("group", "state"))
+GROUP_STATE = Metric("group_state", Kind.GAUGE, "1 for the current state of the group, else 0.", ("group", "state"))
 DEAD_LETTER_DEPTH = Metric(
-    "dead_letter_depth_records", Kind.GAUGE, "Records in the topic, with the notes of what was sent back.", ("topic",)
+    "dead_letter_depth_records", Kind.GAUGE, "Records in the topic, including the markers of redriven ones.", ("topic",)
 )
 QUEUE_DEPTH = Metric(
-    "hindsight_queue_depth", Kind.GAUGE, "Operations that are not over, or failed.", ("operation_type", "status")
+    "hindsight_queue_depth", Kind.GAUGE, "Unfinished and failed operations of Hindsight.", ("operation_type", "status")
 )
 CONSOLIDATION_BACKLOG = Metric(
-    "hindsight_consolidation_backlog", Kind.GAUGE, "Memories that wait for consolidation by Hindsight."
+    "hindsight_consolidation_backlog", Kind.GAUGE, "Memories waiting for consolidation in Hindsight."
 )
 CONSOLIDATION_FAILED = Metric(
-    "hindsight_consolidation_failed", Kind.GAUGE, "Memories whose consolidation by Hindsight failed for good."
+    "hindsight_consolidation_failed", Kind.GAUGE, "Memories whose consolidation in Hindsight failed permanently."
 )
 OLDEST_PENDING = Metric(
-    "hindsight_oldest_pending_seconds", Kind.GAUGE, "Age of the oldest operation that is not over; 0 for none."
+    "hindsight_oldest_pending_seconds", Kind.GAUGE, "Age of the oldest unfinished operation; 0 if there is none."
 )
-BANKS_KNOWN = Metric("hindsight_banks_known", Kind.GAUGE, "Banks that Hindsight holds.")
+BANKS_KNOWN = Metric("hindsight_banks_known", Kind.GAUGE, "Banks in Hindsight.")
 BANKS_OBSERVED = Metric(
-    "hindsight_banks_observed", Kind.GAUGE, "Banks that the exporter looks into while the queue is not empty."
+    "hindsight_banks_observed", Kind.GAUGE, "Banks that the exporter inspects while the queue is not empty."
 )
 SNAPSHOT = Metric(
-    "snapshot_timestamp_seconds", Kind.GAUGE, "When the source last answered, Unix time; 0 for never.", ("source",)
+    "snapshot_timestamp_seconds",
+    Kind.GAUGE,
+    "Time of the source's last answer (Unix time); 0 if there was none.",
+    ("source",),
 )
 COLLECT_SUCCESS = Metric(
-    "collect_success", Kind.GAUGE, "1 if the source answered when it was last asked, else 0.", ("source",)
+    "collect_success", Kind.GAUGE, "1 if the source answered the last request, else 0.", ("source",)
 )
 COLLECT_DURATION = Metric(
-    "collect_duration_seconds", Kind.GAUGE, "How long it took to ask the source last.", ("source",)
+    "collect_duration_seconds", Kind.GAUGE, "Duration of the last read of the source.", ("source",)
 )
-BUILD_INFO = Metric("build_info", Kind.GAUGE, "1, with the version that runs.", ("version",))
+BUILD_INFO = Metric("build_info", Kind.GAUGE, "Always 1; the label is the running version.", ("version",))
 
-METRICS = (
-    EVENTS,
-    EVENT_DURATION,
-    EVENT_AGE,
-    DEAD_LETTERS,
-    SKIPPED,
-    REQUESTS,
-    REQUEST_DURATION,
-    INFLIGHT,
-    BUFFERED,
-    PARKED,
-    BREAKER_OPEN,
-    PAUSED,
-    ASSIGNED,
-    REBALANCES,
-    COMMITS,
-    OVERTAKEN,
-    POLL_FAILURES,
-    LAST_POLL,
-    LAST_COMMIT,
-    OLDEST_UNCOMMITTED,
-    TOOL_CALLS,
-    TOOL_CALL_DURATION,
-    RELAY_PUBLISHED,
-    RELAY_LAG,
-    RELAY_COMPANIES,
-    GROUP_LAG,
-    GROUP_LAG_SECONDS,
-    GROUP_COMMITTED,
-    LOG_END,
-    GROUP_WITHOUT_COMMIT,
-    GROUP_MEMBERS,
-    GROUP_STATE,
-    DEAD_LETTER_DEPTH,
-    QUEUE_DEPTH,
-    CONSOLIDATION_BACKLOG,
-    CONSOLIDATION_FAILED,
-    OLDEST_PENDING,
-    BANKS_KNOWN,
-    BANKS_OBSERVED,
-    SNAPSHOT,
-    COLLECT_SUCCESS,
-    COLLECT_DURATION,
-    BUILD_INFO,
-)
+METRICS = tuple(value for value in tuple(globals().values()) if isinstance(value, Metric))
+"""All of the above."""
 
 _VALUES: dict[tuple[str, str], Sequence[str]] = {
     ("*", "handler"): HANDLER_LABELS,
@@ -249,7 +219,7 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
     (BREAKER_OPEN.name, "upstream"): tuple(Upstream),
     (REQUESTS.name, "result"): tuple(Result),
     ("*", "upstream"): (Upstream.HINDSIGHT, Upstream.PAPERCLIP),
-    ("*", "operation"): ("what the client asked",),
+    ("*", "operation"): ("the name of the request",),
     ("*", "lane"): ("recall", "retain"),
     ("*", "topic"): ("the lanes' topics",),
     (REBALANCES.name, "kind"): tuple(RebalanceKind),
@@ -257,38 +227,38 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
     ("*", "tool"): tuple(Tool),
     (TOOL_CALLS.name, "outcome"): tuple(ToolOutcome),
     (TOOL_CALL_DURATION.name, "outcome"): tuple(ToolOutcome),
-    (RELAY_PUBLISHED.name, "topic"): ("of runs and of comments",),
-    (RELAY_LAG.name, "topic"): ("of runs and of comments",),
+    (RELAY_PUBLISHED.name, "topic"): ("the topics of runs and comments",),
+    (RELAY_LAG.name, "topic"): ("the topics of runs and comments",),
     (RELAY_COMPANIES.name, "state"): tuple(RelayState),
     ("*", "group"): ("the lanes' groups",),
-    ("*", "partition"): ("numbers",),
-    (DEAD_LETTER_DEPTH.name, "topic"): ("of the dead letters",),
+    ("*", "partition"): ("its number",),
+    (DEAD_LETTER_DEPTH.name, "topic"): ("the dead-letter topic",),
     (GROUP_STATE.name, "state"): tuple(GroupState),
     ("*", "operation_type"): tuple(OperationType),
     ("*", "status"): tuple(OperationStatus),
     ("*", "source"): tuple(Source),
-    ("*", "version"): ("of paperclip-memory",),
+    ("*", "version"): ("the version of paperclip-memory",),
 }
 
 
 def metrics_table() -> str:
-    """`docs/metrics.md`: every metric with its type, what it counts, and its labels with all their values."""
+    """The text of `docs/metrics.md`: each metric with its type, meaning, labels and their values."""
     lines = [
         "# Metrics",
         "",
-        "Made from `consumer/observability/metrics.py`. A process serves at `/metrics` those that it has, and its own",
-        "(`process_…`). Counters stand at zero from the start; all times are seconds.",
+        "Every process serves the metrics that apply to it at `/metrics`, and the usual `process_…` metrics. Counters",
+        "start at zero. All durations and ages are in seconds.",
         "",
-        "| name | type | what it says | labels |",
+        "| name | type | meaning | labels |",
         "|---|---|---|---|",
     ]
-    lines += [f"| `{each.full_name}` | {each.kind} | {each.help} | {_labels(each)} |" for each in METRICS]
+    lines += [f"| `{metric.full_name}` | {metric.kind} | {metric.help} | {_labels(metric)} |" for metric in METRICS]
     return "\n".join(lines) + "\n"
 
 
 def _labels(metric: Metric) -> str:
-    shown = []
+    cells = []
     for label in metric.labels:
         values = _VALUES.get((metric.name, label)) or _VALUES["*", label]
-        shown.append(f"`{label}`: {', '.join(values)}")
-    return "<br>".join(shown) or "none"
+        cells.append(f"`{label}`: {', '.join(values)}")
+    return "<br>".join(cells) or "none"

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import structlog
 
 from consumer.errors import Upstream
-from consumer.handlers.outcomes import Outcome
-from consumer.http import Reply, Request, Send
+from consumer.handlers.results import Outcome
+from consumer.http.transport import Reply, Request, Send
 from consumer.stream.jobs import Job, Resolve
 from consumer.stream.records import Record
 

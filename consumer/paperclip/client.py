@@ -8,10 +8,10 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
-from consumer.classify import missing
 from consumer.errors import DeadLetterReason, Permanent, Upstream
-from consumer.http import Reply, Send
-from consumer.rest import Rest
+from consumer.http.errors import missing
+from consumer.http.rest_client import Rest
+from consumer.http.transport import Reply, Send
 from schemas.objects import UUID_PATTERN, Comment, Issue, Run
 
 M = TypeVar("M", Run, Issue, Comment)
@@ -45,7 +45,7 @@ class Identity:
 
 
 class PaperclipClient:
-    """Implements `consumer.handlers.needs.Paperclip`, and what check and tools need.
+    """Implements `consumer.handlers.context.Paperclip`, and what check and tools need.
 
     Every method raises from `consumer.errors`; an id that is no UUID is `Permanent` before anything is sent (Paperclip
     answers 500 to it).
@@ -55,7 +55,7 @@ class PaperclipClient:
     good, and only `Comment not found`, which comes after those checks, says that a comment is gone.
 
     Args:
-        base: normalised by `consumer.http.base_url`.
+        base: normalised by `consumer.http.transport.base_url`.
         timeout: seconds for a whole exchange; `probe_timeout` for health and `authenticate`.
     """
 

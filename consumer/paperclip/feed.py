@@ -8,11 +8,11 @@ from enum import StrEnum
 from typing import Any, TypeVar
 from urllib.parse import urlencode
 
-from consumer.classify import missing
 from consumer.errors import DeadLetterReason, Permanent, Upstream
-from consumer.http import Send
+from consumer.http.errors import missing
+from consumer.http.rest_client import Rest
+from consumer.http.transport import Send
 from consumer.paperclip.client import path_uuid
-from consumer.rest import Rest
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -43,7 +43,7 @@ class FeedClient:
     """Paperclip's lists. Every method raises from `consumer.errors`.
 
     Args:
-        base: normalised by `consumer.http.base_url`.
+        base: normalised by `consumer.http.transport.base_url`.
         timeout: seconds for a whole exchange.
     """
 

@@ -7,7 +7,7 @@ from aiokafka.errors import KafkaError
 from pydantic import ValidationError
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.publisher import Publisher
+from consumer.kafka.producer import Publisher
 from schemas.codec import decode, encode
 from schemas.objects import CamelModel, Uuid
 

@@ -10,7 +10,7 @@ from consumer.errors import HandlingError
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.feed import FeedClient
 from consumer.relay.checkpoints import Checkpoint, Checkpoints
-from consumer.relay.company import BACK_OFF, Company
+from consumer.relay.company_follower import BACK_OFF, Company
 from consumer.relay.signals import Notify, RelayState, Source, Told, state_of
 from consumer.relay.times import http_date, instant, iso
 

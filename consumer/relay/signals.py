@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from consumer.errors import DownKind, HandlingError, Transient, Upstream, UpstreamDown
-from consumer.http import TimedOut
+from consumer.http.transport import TimedOut
 from consumer.paperclip.feed import forbidden
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from consumer.errors import DeadLetterReason, HandlingError, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
 from consumer.stream.breaker import Breaker
 from consumer.stream.items import Item, Key
 from consumer.stream.keys import KeyQueues

@@ -6,7 +6,7 @@ The engine knows no events and no handlers; the work knows no Kafka and no retri
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
-from consumer.handlers.outcomes import Outcome
+from consumer.handlers.results import Outcome
 from consumer.stream.records import Record
 
 

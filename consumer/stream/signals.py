@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from consumer.errors import DeadLetterReason, Upstream
-from consumer.handlers.outcomes import FailReason, SkipReason
+from consumer.handlers.results import FailReason, SkipReason
 
 
 class Ending(StrEnum):

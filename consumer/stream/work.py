@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from consumer import evidence
+from consumer import upstream_success
 from consumer.stream.core import LaneCore, Result, Verdict, in_words
 from consumer.stream.dead_letters import Write, write_dead_letter
 from consumer.stream.items import Item
@@ -98,7 +98,7 @@ class Work:
     async def _work(self, item: Item) -> bool:
         """True if the record succeeded."""
         if item.dead is None:
-            answered = evidence.collect()
+            answered = upstream_success.collect()
             result: Result
             try:
                 job = self._resolve(item.record)

@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
-from consumer.memory.cleaning import mend
-from consumer.tools.identity import Refused
+from consumer.memory.sanitize import mend
+from consumer.tools.credentials import Refused
 
 MAX_QUERY = 8_000
 """Characters; a recall uses the first 2,000."""

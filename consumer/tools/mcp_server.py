@@ -1,6 +1,6 @@
 """The tools over MCP: streamable HTTP, without sessions, JSON replies. Paperclip's gateway calls without `initialize`.
 
-Whoever cannot be admitted gets 401 from HTTP (`consumer.tools.admission`). Everything after that is text in `content`.
+Whoever cannot be admitted gets 401 from HTTP (`consumer.tools.middleware`). Everything after that is text in `content`.
 """
 
 from collections.abc import Awaitable, Callable
@@ -14,11 +14,11 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 from starlette.requests import Request
 
-from consumer.tools.admission import MAX_BODY, VISIT, Admission
-from consumer.tools.answers import Answer, Tool, denied
 from consumer.tools.arguments import Arguments, RecallArguments, RetainArguments, read
-from consumer.tools.desk import Desk, Visit
-from consumer.tools.identity import Agent, Refused
+from consumer.tools.credentials import Agent, Refused
+from consumer.tools.dispatcher import Desk, Visit
+from consumer.tools.middleware import MAX_BODY, VISIT, Admission
+from consumer.tools.results import Answer, Tool, denied
 
 MCP_PATH = "/mcp"
 

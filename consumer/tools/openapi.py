@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from consumer.tools.answers import Tool, ToolOutcome
 from consumer.tools.arguments import RecallArguments, RetainArguments
+from consumer.tools.results import Tool, ToolOutcome
 
 _REFUSALS = {
     "400": "The call is wrong; the detail says how.",

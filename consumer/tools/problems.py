@@ -5,7 +5,7 @@ from http import HTTPStatus
 
 from starlette.responses import Response
 
-from consumer.tools.answers import Answer
+from consumer.tools.results import Answer
 
 
 def problem(answer: Answer) -> Response:

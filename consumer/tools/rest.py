@@ -9,13 +9,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from consumer.tools.admission import TOO_LARGE, read_body
-from consumer.tools.answers import Answer, Tool, ToolOutcome
 from consumer.tools.arguments import Arguments, RecallArguments, RetainArguments, read
-from consumer.tools.desk import Desk
-from consumer.tools.identity import Agent, Refused, in_run
+from consumer.tools.credentials import Agent, Refused, in_run
+from consumer.tools.dispatcher import Desk
+from consumer.tools.middleware import TOO_LARGE, read_body
 from consumer.tools.openapi import document
 from consumer.tools.problems import problem
+from consumer.tools.results import Answer, Tool, ToolOutcome
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 

@@ -12,12 +12,12 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consumer.errors import SettingsError
-from consumer.settings_checks import label
-from consumer.tools.answers import Answer, Tool, ToolOutcome
-from consumer.tools.desk import Desk, Visit
+from consumer.settings.validation import label
+from consumer.tools.dispatcher import Desk, Visit
 from consumer.tools.mcp_server import mcp_app
 from consumer.tools.problems import problem
 from consumer.tools.rest import http_error, rest_routes
+from consumer.tools.results import Answer, Tool, ToolOutcome
 
 ANY_HOST = "*"
 BACKLOG = 2048

@@ -5,16 +5,16 @@ import uuid
 from collections.abc import Callable
 
 from consumer.errors import HandlingError
+from consumer.handlers.context import Hindsight, Memory
 from consumer.handlers.lookups import ask
-from consumer.handlers.needs import Hindsight, Memory
-from consumer.memory.cleaning import blank, clean, mend
-from consumer.memory.operations import NAMESPACE, operation_id
-from consumer.memory.queries import MAX_CHARACTERS, has_word, query_of
-from consumer.memory.rules import Rules
-from consumer.tools.answers import NOTHING, SAVED, Answer, ToolOutcome, failed, memories
+from consumer.memory.operation_ids import NAMESPACE, operation_id
+from consumer.memory.policy import Rules
+from consumer.memory.recall_query import MAX_CHARACTERS, has_word, query_of
+from consumer.memory.sanitize import blank, clean, mend
 from consumer.tools.arguments import RecallArguments, RetainArguments
-from consumer.tools.identity import Agent, Refused
-from consumer.tools.places import CallRun, Lookups, Place, Places
+from consumer.tools.bank_resolver import CallRun, Lookups, Place, Places
+from consumer.tools.credentials import Agent, Refused
+from consumer.tools.results import NOTHING, SAVED, Answer, ToolOutcome, failed, memories
 from schemas.recalls import RecallRecord, RecallStatus
 
 NOT_SEARCHED = "Memory was not searched"

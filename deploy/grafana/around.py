@@ -1,4 +1,4 @@
-"""The rows of what is around the lanes: Hindsight, tools, relay, dead letters, exporters."""
+"""The rows of everything around the lanes: Hindsight, tools, relay, dead letters, exporters."""
 
 from panels import Look, P, Panel, Row, quantiles, rate
 
@@ -8,26 +8,26 @@ ROWS = [
         [
             Panel(
                 "Queue by status",
-                "Hindsight's asynchronous operations: accepted, and not digested yet.",
+                "Hindsight's asynchronous operations: accepted, but not processed yet.",
                 "short",
                 {"{{status}}": f"status:{P}hindsight_queue_depth:max"},
             ),
             Panel(
                 "Pending by type",
-                "What waits in Hindsight's queue.",
+                "Operations pending in Hindsight's queue.",
                 "short",
                 {"{{operation_type}}": f'max by (operation_type) ({P}hindsight_queue_depth{{status="pending"}})'},
                 Look.STACKED,
             ),
             Panel(
                 "Age of the oldest operation",
-                "The oldest that is not over, in the banks looked into. A ticket from an hour.",
+                "Oldest unfinished operation in the inspected banks. Opens a ticket at one hour.",
                 "s",
                 {"oldest": f"cluster:{P}hindsight_oldest_pending_seconds:max"},
             ),
             Panel(
                 "Consolidation backlog",
-                "Memories that wait for consolidation, and those for which it failed.",
+                "Memories waiting for consolidation, and memories whose consolidation failed.",
                 "short",
                 {
                     "waiting": f"cluster:{P}hindsight_consolidation_backlog:max",
@@ -36,17 +36,17 @@ ROWS = [
             ),
             Panel(
                 "Slope of the backlog",
-                "Memories a minute by which the backlog grows; below 0 it shrinks.",
+                "Growth of the backlog in memories per minute; below 0 it shrinks.",
                 "cpm",
                 {"slope": f"60 * deriv(cluster:{P}hindsight_consolidation_backlog:max[15m])"},
             ),
             Panel(
                 "Banks",
-                "How many banks there are, and into how many the exporter looks for the age.",
+                "Banks in Hindsight, and how many of them the exporter inspects.",
                 "short",
                 {
-                    "known": f"max({P}hindsight_banks_known)",
-                    "looked into": f"max({P}hindsight_banks_observed)",
+                    "all": f"max({P}hindsight_banks_known)",
+                    "inspected": f"max({P}hindsight_banks_observed)",
                 },
             ),
         ],
@@ -56,7 +56,7 @@ ROWS = [
         [
             Panel(
                 "Calls by tool and outcome",
-                "What agents ask of the tools.",
+                "Tool calls by agents, by outcome.",
                 "reqps",
                 {"{{tool}} {{outcome}}": rate("tool_calls_total", "tool", "outcome")},
                 Look.STACKED,
@@ -69,7 +69,7 @@ ROWS = [
             ),
             Panel(
                 "Failed and denied",
-                "Calls that were answered with a failure, or whose caller could not prove who it is.",
+                "Calls that failed, and calls that were refused.",
                 "reqps",
                 {"{{outcome}}": rate("tool_calls_total", "outcome", where='{outcome=~"failed|denied"}')},
             ),
@@ -80,19 +80,19 @@ ROWS = [
         [
             Panel(
                 "Published",
-                "Events of Paperclip that reached Kafka.",
+                "Paperclip events that Kafka has acknowledged.",
                 "eps",
                 {"{{topic}}": rate("relay_published_total", "topic")},
             ),
             Panel(
                 "Behind Paperclip",
-                "How long ago all that Paperclip had was read last. Pages from 5 minutes.",
+                "Time since the furthest-behind company was fully read. Pages at 5 minutes.",
                 "s",
                 {"{{topic}}": f"max by (topic) ({P}relay_lag_seconds)"},
             ),
             Panel(
                 "Companies",
-                "Companies that are followed, by how that goes.",
+                "Companies that the relay follows, by state.",
                 "short",
                 {"{{state}}": f"max by (state) ({P}relay_companies)"},
                 Look.STACKED,
@@ -104,7 +104,7 @@ ROWS = [
         [
             Panel(
                 "New, by handler and reason",
-                "Events that went to the dead-letter topic, in 15 minutes.",
+                "Events moved to the dead-letter topic within 15 minutes.",
                 "short",
                 {"{{handler}} {{reason}}": f"sum by (handler, reason) (increase({P}dead_letters_total[15m]))"},
                 Look.STACKED,
@@ -112,7 +112,7 @@ ROWS = [
             ),
             Panel(
                 "In the topic",
-                "Records in the dead-letter topic, with the notes of what was sent back.",
+                "Records in the dead-letter topic, including the markers of redriven ones.",
                 "short",
                 {"{{topic}}": f"topic:{P}dead_letter_depth_records:max"},
                 width=12,
@@ -124,35 +124,35 @@ ROWS = [
         [
             Panel(
                 "Age of the snapshots",
-                "Since a source last answered an exporter. Pages from 3 minutes for Kafka.",
+                "Time since a source last answered an exporter. Pages at 3 minutes for Kafka.",
                 "s",
                 {"{{source}} {{instance}}": f"time() - max by (source, instance) ({P}snapshot_timestamp_seconds > 0)"},
                 width=6,
             ),
             Panel(
                 "Answers",
-                "1 if the source answered when it was last asked.",
+                "1 if the source answered the last request.",
                 "short",
                 {"{{source}} {{instance}}": f"min by (source, instance) ({P}collect_success)"},
                 width=6,
             ),
             Panel(
-                "Duration of a look",
-                "How long it takes to ask a source.",
+                "Duration of a read",
+                "How long reading a source takes.",
                 "s",
                 {"{{source}}": f"max by (source) ({P}collect_duration_seconds)"},
                 width=6,
             ),
             Panel(
                 "State of the groups",
-                "1 for the state that a group is in.",
+                "1 for the current state of a group.",
                 "short",
                 {"{{group}} {{state}}": f"max by (group, state) ({P}group_state) > 0"},
                 width=6,
             ),
             Panel(
                 "Versions",
-                "Processes by the version that they run.",
+                "Processes by running version.",
                 "short",
                 {"{{version}}": f"sum by (version) ({P}build_info)"},
                 width=12,

@@ -1,4 +1,4 @@
-"""Makes the dashboard: `python deploy/grafana/dashboard.py` writes `dashboards/paperclip-memory.json` beside it."""
+"""Generates the dashboard: `python deploy/grafana/dashboard.py` writes `dashboards/paperclip-memory.json`."""
 
 import sys
 from itertools import count
@@ -22,7 +22,7 @@ def build() -> str:
     board = (
         dashboard.Dashboard("Paperclip memory")
         .uid("paperclip-memory")
-        .description("How far the workers are behind Paperclip's events, and what Hindsight has still to digest.")
+        .description("How far the workers are behind Paperclip's events, and what Hindsight still has to process.")
         .tags(["paperclip-memory"])
         .refresh("30s")
         .time("now-6h", "now")

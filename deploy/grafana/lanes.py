@@ -1,4 +1,4 @@
-"""The rows of the lanes: how far they are, how quick, how full."""
+"""The rows of the lanes: lag, latency, saturation."""
 
 from panels import Look, P, Panel, Row, quantiles, rate
 
@@ -12,7 +12,7 @@ ROWS = [
         [
             Panel(
                 "Behind",
-                "Age of the first event that a group has not handled. Pages from 5 minutes.",
+                "Age of the oldest event that a group has not handled. Pages at 5 minutes.",
                 "s",
                 BEHIND,
                 Look.NUMBER,
@@ -23,7 +23,7 @@ ROWS = [
             Panel("Lag", "Events that a group has not handled.", "short", GROUP_LAG, Look.NUMBER, 4),
             Panel(
                 "Events",
-                "Attempts at events, all handlers together.",
+                "Attempts of all handlers per second.",
                 "eps",
                 {"events": f"sum(rate({P}events_total[$__rate_interval]))"},
                 Look.NUMBER,
@@ -31,7 +31,7 @@ ROWS = [
             ),
             Panel(
                 "Error share",
-                "Share of the attempts that end in a retry or a dead letter. A ticket from 5 %.",
+                "Share of attempts that end in a retry or a dead letter. Opens a ticket at 5 %.",
                 "percentunit",
                 {"errors": f"sum(rate({P}events_total{{{TROUBLE}}}[10m])) / sum(rate({P}events_total[10m]))"},
                 Look.NUMBER,
@@ -41,7 +41,7 @@ ROWS = [
             ),
             Panel(
                 "Dead letters, 1 h",
-                "Events that went to the dead-letter topic in the last hour.",
+                "Events moved to the dead-letter topic in the last hour.",
                 "short",
                 {"dead letters": f"sum(increase({P}dead_letters_total[1h]))"},
                 Look.NUMBER,
@@ -64,21 +64,21 @@ ROWS = [
         [
             Panel(
                 "Attempts by handler and outcome",
-                "How attempts at events end.",
+                "Attempts to handle an event, by outcome.",
                 "eps",
                 {"{{handler}} {{outcome}}": rate("events_total", "handler", "outcome")},
                 Look.STACKED,
             ),
             Panel(
                 "Skipped, by reason",
-                "Events that the rules give no effect, and why.",
+                "Events skipped by a rule.",
                 "eps",
                 {"{{handler}} {{reason}}": rate("skipped_total", "handler", "reason")},
                 Look.STACKED,
             ),
             Panel(
                 "Requests by upstream and result",
-                "Requests to Hindsight and Paperclip, and how they end.",
+                "Requests to Hindsight and Paperclip by result.",
                 "reqps",
                 {"{{upstream}} {{result}}": rate("upstream_requests_total", "upstream", "result")},
                 Look.STACKED,
@@ -89,26 +89,26 @@ ROWS = [
         "Latency",
         [
             Panel(
-                "Age of events when they are done",
-                "From Kafka's timestamp until the event is done with. For recalls this is how late the memories are.",
+                "Age of events when finished",
+                "From Kafka's timestamp until the event is finished. For recalls: how late the memories are.",
                 "s",
                 quantiles("event_age_seconds", "handler"),
             ),
             Panel(
                 "Duration of an attempt",
-                "How long one attempt of a handler takes.",
+                "Duration of one attempt of a handler.",
                 "s",
                 quantiles("event_duration_seconds", "handler"),
             ),
             Panel(
                 "Duration of requests",
-                "How long Hindsight and Paperclip take to answer.",
+                "Response times of Hindsight and Paperclip.",
                 "s",
                 quantiles("upstream_request_duration_seconds", "upstream"),
             ),
             Panel(
                 "Duration of Hindsight's operations, p95",
-                "How long each kind of request to Hindsight takes.",
+                "Response time of each kind of request to Hindsight.",
                 "s",
                 {
                     "{{operation}}": "histogram_quantile(0.95, sum by (operation, le) (rate("
@@ -123,56 +123,56 @@ ROWS = [
         [
             Panel(
                 "In flight",
-                "Attempts that run now; the limits are recall_in_flight and retain_in_flight for each worker.",
+                "Attempts in progress; each worker is limited by recall_in_flight and retain_in_flight.",
                 "short",
                 {"{{lane}} {{instance}}": f"sum by (lane, instance) ({P}inflight_events)"},
             ),
             Panel(
                 "Buffered",
-                "Events delivered by Kafka that wait for their turn.",
+                "Events delivered by Kafka and waiting to be started.",
                 "short",
                 {"{{lane}}": f"sum by (lane) ({P}buffered_events)"},
             ),
             Panel(
                 "Parked",
-                "Events that wait for their next attempt, and why.",
+                "Events waiting for their next attempt, by reason.",
                 "short",
                 {"{{lane}} {{reason}}": f"sum by (lane, reason) ({P}parked_events)"},
                 Look.STACKED,
             ),
             Panel(
                 "Breakers",
-                "1 while a lane starts nothing new because of an upstream. A ticket after 5 minutes.",
+                "1 while a lane starts no new events because of an upstream. Opens a ticket after 5 minutes.",
                 "short",
                 {"{{lane}} {{upstream}} {{reason}}": f"max by (lane, upstream, reason) ({P}breaker_open)"},
             ),
             Panel(
                 "Paused partitions",
-                "Partitions that are not fetched because enough of them is buffered.",
+                "Partitions paused because enough of their events are buffered.",
                 "short",
                 {"{{topic}}": f"sum by (topic) ({P}paused_partitions)"},
             ),
             Panel(
                 "Oldest uncommitted",
-                "Age of the oldest delivered event that is not committed.",
+                "Age of the oldest event that is delivered but not committed.",
                 "s",
                 {"{{lane}}": f"max by (lane) ({P}oldest_uncommitted_seconds)"},
             ),
             Panel(
                 "Rebalances",
-                "Times that partitions came or went, in 15 minutes.",
+                "Changes of the assignment within 15 minutes.",
                 "short",
                 {"{{lane}} {{kind}}": f"max by (lane, kind) (increase({P}rebalances_total[15m]))"},
             ),
             Panel(
                 "Commits",
-                "Commits by how they ended.",
+                "Offset commits by result.",
                 "cps",
                 {"{{lane}} {{result}}": rate("commits_total", "lane", "result")},
             ),
             Panel(
                 "Since the last poll and commit",
-                "A poll older than a minute means a worker that hangs.",
+                "A worker whose last poll is older than a minute hangs.",
                 "s",
                 {
                     "{{lane}} poll": f"time() - max by (lane) ({P}last_poll_timestamp_seconds)",
@@ -196,36 +196,36 @@ ROWS = [
         [
             Panel(
                 "Lag by partition",
-                "One partition alone above the others: an event holds it up.",
+                "If one partition stands out, an event is blocking it.",
                 "short",
                 {"{{topic}} {{partition}}": f"partition:{P}group_lag_records:max"},
                 width=12,
             ),
             Panel(
                 "Behind by partition",
-                "Age of the first event that is not handled.",
+                "Age of the oldest event that is not handled.",
                 "s",
                 {"{{topic}} {{partition}}": f"partition:{P}group_lag_seconds:max"},
                 width=12,
             ),
             Panel(
                 "Committed",
-                "Events a second that each group gets done with.",
+                "Events per second that each group finishes.",
                 "eps",
                 {"{{group}}": f"sum by (group) (deriv(partition:{P}group_committed_offset:max[5m]))"},
             ),
             Panel(
                 "Written",
-                "Events a second that reach each topic.",
+                "Events per second written to each topic.",
                 "eps",
                 {"{{topic}}": f"sum by (topic) (max by (topic, partition) (deriv({P}log_end_offset[5m])))"},
             ),
             Panel(
-                "Held and without commit",
-                "Partitions that workers hold, and those in which a group never committed.",
+                "Assigned and without commit",
+                "Partitions assigned to workers, and partitions in which a group has never committed.",
                 "short",
                 {
-                    "{{topic}} held": f"sum by (topic) ({P}assigned_partitions)",
+                    "{{topic}} assigned": f"sum by (topic) ({P}assigned_partitions)",
                     "{{topic}} without commit": f"max by (topic) ({P}group_partitions_without_commit)",
                 },
             ),

@@ -1,4 +1,4 @@
-"""What a panel of the dashboard is, and queries that several have."""
+"""The panel and row model of the dashboard, and queries that panels share."""
 
 from dataclasses import dataclass
 from enum import Enum
@@ -7,7 +7,7 @@ P = "paperclip_memory_"
 
 
 class Look(Enum):
-    """How a panel looks."""
+    """The kind of a panel."""
 
     NUMBER = "stat"
     LINES = "lines"
@@ -20,7 +20,7 @@ class Panel:
 
     Attributes:
         queries: PromQL by legend.
-        width: of 24.
+        width: in columns of 24.
         warn, alarm: values from which a number turns orange and red.
     """
 
@@ -49,5 +49,5 @@ def quantiles(histogram: str, by: str) -> dict[str, str]:
 
 
 def rate(counter: str, *by: str, where: str = "") -> str:
-    """Events a second, by these labels."""
+    """Rate of a counter per second, by these labels."""
     return f"sum by ({', '.join(by)}) (rate({P}{counter}{where}[$__rate_interval]))"

@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from consumer.settings_types import HttpBackend
+from consumer.settings.types import HttpBackend
 from tests.chaos.run import Chaos, Plan
 
 

@@ -5,7 +5,7 @@ import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from consumer.memory.operations import operation_id
+from consumer.memory.operation_ids import operation_id
 from schemas.codec import encode
 
 MOST_VERSIONS = 6

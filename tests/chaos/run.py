@@ -13,13 +13,13 @@ import aiohttp
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from consumer.demo.servers.ours import run
-from consumer.demo.servers.supervise import Server, free_port, listening
+from consumer.embedded.supervise import Server, free_port, listening
+from demo.ours import run
 from tests.chaos.events import Version, dice, versions
 from tests.chaos.fleet import Fleet
 from tests.chaos.sink import HANG, Mood
 from tests.chaos.verdict import accepted, judge
-from tests.servers.kafka_jvm import JvmKafka
+from tests.support.kafka_jvm import JvmKafka
 
 TOPIC, DEAD_LETTERS, GROUP = "paperclip.issue.comments", "paperclip.memory.dead-letters", "paperclip-memory-retain"
 PARTITIONS = 8

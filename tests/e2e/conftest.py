@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from consumer.demo.servers.hindsight import Hindsight
+from consumer.embedded.hindsight import Hindsight
 from tests.e2e.site import Site, open_site
-from tests.servers.kafka import Broker
+from tests.support.kafka import Broker
 
 
 @pytest.fixture

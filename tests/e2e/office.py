@@ -10,8 +10,8 @@ from typing import Any
 
 import httpx
 
-from consumer.demo.servers.place import give, other_account
-from tests.servers.paperclip import Paperclip
+from consumer.embedded.place import give, other_account
+from tests.support.paperclip import Paperclip
 
 Json = dict[str, Any]
 

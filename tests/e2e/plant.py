@@ -12,9 +12,9 @@ from typing import Any
 import httpx
 from aiokafka import AIOKafkaProducer
 
-from consumer.demo.servers.ours import Service, command, environment
+from demo.ours import Service, command, environment
 from tests.e2e.site import Site, wait_for
-from tests.servers.prometheus import Prometheus
+from tests.support.prometheus import Prometheus
 from tests.unit.deploy.promql import PROMETHEUS
 
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}

@@ -9,13 +9,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from consumer.demo.findings import Metrics
-from consumer.demo.servers.hindsight import Hindsight
-from consumer.demo.servers.ours import Service, command, environment
-from consumer.http import segment
+from consumer.embedded.hindsight import Hindsight
+from consumer.http.transport import segment
+from demo.findings import Metrics
+from demo.ours import Service, command, environment
 from tests.e2e.office import Office
 from tests.e2e.site import Company, Site, wait_for
-from tests.servers.kafka import Broker
+from tests.support.kafka import Broker
 
 Json = dict[str, Any]
 

@@ -13,15 +13,15 @@ from typing import Any
 import httpx
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
-from consumer.demo import recording
-from consumer.demo.findings import Metrics
-from consumer.demo.recording import Json
-from consumer.demo.servers.hindsight import Hindsight
-from consumer.demo.servers.ours import Service, run
-from consumer.demo.servers.standin import StandIn, in_thread
-from consumer.demo.servers.supervise import wait_until
-from consumer.http import segment
-from tests.servers.kafka import Broker
+from consumer.embedded.hindsight import Hindsight
+from consumer.embedded.supervise import wait_until
+from consumer.http.transport import segment
+from demo import recording
+from demo.findings import Metrics
+from demo.ours import Service, run
+from demo.recording import Json
+from demo.standin import StandIn, in_thread
+from tests.support.kafka import Broker
 
 Header = tuple[str, bytes]
 DEADLINE = 90.0

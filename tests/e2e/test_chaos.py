@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.run import Chaos, Plan
-from tests.servers import kafka_jvm
+from tests.support import kafka_jvm
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

@@ -3,14 +3,14 @@
 import re
 import signal
 import subprocess
+import sys
 from pathlib import Path
 
 import httpx
 import pytest
 
-from consumer.demo.servers.hindsight import Hindsight, install
-from consumer.demo.servers.ours import command
-from consumer.demo.servers.supervise import listening
+from consumer.embedded.hindsight import Hindsight, install
+from consumer.embedded.supervise import listening
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
@@ -18,7 +18,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 def run_demo(*, interrupt_at: str | None = None) -> tuple[int, str]:
     """Run the demo, with Ctrl-C once it has printed a text; its exit code and all that it printed."""
     lines: list[str] = []
-    with subprocess.Popen([command(), "demo"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+    with subprocess.Popen(
+        [sys.executable, "-m", "demo"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         for line in process.stdout or ():
             lines.append(line)
             if interrupt_at is not None and interrupt_at in line:

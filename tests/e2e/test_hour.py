@@ -11,14 +11,14 @@ from typing import Protocol
 
 import pytest
 
-from consumer.demo.servers.hindsight import Hindsight
-from consumer.demo.servers.ours import Service
+from consumer.embedded.hindsight import Hindsight
+from demo.ours import Service
 from tests.e2e.office import SAY, Json, Listener, Office, office, settle
 from tests.e2e.relay_site import FULL_SIZE, RelaySite, what
-from tests.servers import kafka_jvm
-from tests.servers.kafka import Broker, Kind
-from tests.servers.kafka_jvm import JvmKafka
-from tests.servers.paperclip import Paperclip
+from tests.support import kafka_jvm
+from tests.support.kafka import Broker, Kind
+from tests.support.kafka_jvm import JvmKafka
+from tests.support.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(1500 if FULL_SIZE else 480)]
 

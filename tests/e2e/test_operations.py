@@ -11,17 +11,17 @@ from typing import Any
 import httpx
 import pytest
 
-from consumer.demo.servers.hindsight import Hindsight
-from consumer.demo.servers.ours import Service
+from consumer.embedded.hindsight import Hindsight
 from consumer.exporter.hindsight_source import read_backlog
 from consumer.exporter.snapshot import OperationStatus
+from demo.ours import Service
 from tests.e2e.office import Office
 from tests.e2e.plant import Plant, faster, faster_rules, plant, scrape, write
 from tests.e2e.site import Site, open_site, wait_for
-from tests.servers import kafka_jvm
-from tests.servers.kafka import Broker, Kind
-from tests.servers.paperclip import Paperclip
-from tests.servers.prometheus import Prometheus, promtool
+from tests.support import kafka_jvm
+from tests.support.kafka import Broker, Kind
+from tests.support.paperclip import Paperclip
+from tests.support.prometheus import Prometheus, promtool
 from tests.unit.deploy.promql import ROOT, alerts, rules, selected
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]

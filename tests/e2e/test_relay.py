@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from consumer.demo.servers.hindsight import Hindsight
+from consumer.embedded.hindsight import Hindsight
 from tests.e2e.office import SAY, Json, Listener, Office, office, settle
 from tests.e2e.relay_site import RelaySite, what
-from tests.servers.kafka import Broker
-from tests.servers.paperclip import Paperclip
+from tests.support.kafka import Broker
+from tests.support.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

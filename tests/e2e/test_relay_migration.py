@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from consumer.demo.servers.hindsight import Hindsight
-from consumer.migration.plugin import PACKAGE
+from consumer.embedded.hindsight import Hindsight
+from consumer.settings.plugin_import import PACKAGE
 from tests.e2e.office import Listener, Office, office
 from tests.e2e.relay_site import RelaySite
-from tests.servers.kafka import Broker
-from tests.servers.paperclip import Paperclip
+from tests.support.kafka import Broker
+from tests.support.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import httpx
 import pytest
 
-from consumer.demo.servers import embedder
-from consumer.demo.servers.hindsight import Hindsight
-from consumer.http import segment
+from consumer.embedded import embedder
+from consumer.embedded.hindsight import Hindsight
+from consumer.http.transport import segment
 from tests.e2e.office import Json, Office, office, settle
 from tests.e2e.relay_site import FULL_SIZE, RelaySite
-from tests.servers.kafka import Broker
-from tests.servers.paperclip import Paperclip
+from tests.support.kafka import Broker
+from tests.support.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

@@ -19,11 +19,11 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from consumer.demo.servers.hindsight import Hindsight
+from consumer.embedded.hindsight import Hindsight
 from tests.e2e.office import office, settle
 from tests.e2e.site import Site
 from tests.e2e.tools_site import SECRET, Claude, Run, Tools, Worker, Yard, documented_script
-from tests.servers.paperclip import Paperclip
+from tests.support.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

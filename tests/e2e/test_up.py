@@ -8,15 +8,15 @@ from pathlib import Path
 import httpx
 import pytest
 
-from consumer.demo.findings import Metrics
-from consumer.demo.servers.hindsight import Hindsight
-from consumer.demo.servers.ours import command, environment
-from consumer.demo.servers.supervise import Server, answers, free_port
+from consumer.embedded.hindsight import Hindsight
+from consumer.embedded.supervise import Server, answers, free_port
+from demo.findings import Metrics
+from demo.ours import command, environment
 from tests.e2e.office import SAY, Office, office, settle
 from tests.e2e.relay_site import RelaySite
 from tests.e2e.site import gauge, wait_for
-from tests.servers.kafka import Broker
-from tests.servers.paperclip import Paperclip
+from tests.support.kafka import Broker
+from tests.support.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from consumer.demo.servers.hindsight import Hindsight
+from consumer.embedded.hindsight import Hindsight
 from tests.conftest import HINDSIGHT_KEY
 from tests.e2e.site import Site, gauge, open_site, wait_for
-from tests.servers.kafka import Broker
+from tests.support.kafka import Broker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

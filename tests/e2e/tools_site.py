@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 
-from consumer.demo.servers.ours import Service, command, environment
-from consumer.demo.servers.place import give, other_account
-from consumer.demo.servers.supervise import free_port
+from consumer.embedded.place import give, other_account
+from consumer.embedded.supervise import free_port
+from demo.ours import Service, command, environment
 from tests.e2e.office import Json, Office, settle
 from tests.e2e.site import Site
 

@@ -29,7 +29,7 @@ from tests.integration.trap_rig import (
     started,
     until,
 )
-from tests.servers.topics import Topics
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(60), pytest.mark.usefixtures("short_waits")]
 

@@ -15,7 +15,7 @@ from aiokafka.errors import (
 )
 
 from consumer.errors import DeadLetterReason, Permanent
-from consumer.publisher import Headers, Publisher, TooLarge
+from consumer.kafka.producer import Headers, Publisher, TooLarge
 from consumer.stream.jobs import Job
 from consumer.stream.records import Record
 from consumer.stream.signals import Overtaken, PollFailed
@@ -32,7 +32,7 @@ from tests.integration.trap_rig import (
     started,
     until,
 )
-from tests.servers.topics import Topics
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(60), pytest.mark.usefixtures("short_waits")]
 

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from consumer.app import lane_consumer
-from tests.servers import lanes
-from tests.servers.topics import Topics
+from consumer.commands.worker import lane_consumer
+from tests.support import lanes
+from tests.support.topics import Topics
 
 pytestmark = pytest.mark.real_kafka
 

@@ -9,20 +9,20 @@ from typing import Any
 import pytest
 from aiokafka import ConsumerRecord
 
-from consumer import app_letters
+from consumer.commands import dead_letters
+from consumer.dead_letters.model import Filter
 from consumer.errors import DeadLetterReason
-from consumer.kafka import producer, reader
-from consumer.letters.letter import Filter
-from consumer.publisher import Publisher, TooLarge
-from consumer.settings import Settings
+from consumer.kafka.options import producer, reader
+from consumer.kafka.producer import Publisher, TooLarge
+from consumer.settings.model import Settings
 from consumer.stream.dead_letters import write_dead_letter
 from consumer.stream.items import Item
 from consumer.stream.records import Record
 from consumer.stream.signals import Ending
 from tests.chaos.events import dice, versions
-from tests.servers import lanes
-from tests.servers.scripted import ScriptedHindsight, accept, until
-from tests.servers.topics import Topics
+from tests.support import lanes
+from tests.support.scripted import ScriptedHindsight, accept, until
+from tests.support.topics import Topics
 
 EVERYTHING = Filter()
 CREATED = json.dumps({"eventType": "issue.comment.created", "body": "caf\\ud83d"}).encode()
@@ -45,13 +45,13 @@ class Place:
         await publisher.close()
 
     async def shown(self, wanted: Filter = EVERYTHING, limit: int = 50) -> Any:
-        assert await app_letters.list_letters(self.settings, wanted, limit, as_json=True) == 0
+        assert await dead_letters.list_letters(self.settings, wanted, limit, as_json=True) == 0
         return json.loads(self._capsys.readouterr().out)
 
     async def redrive(
         self, wanted: Filter = EVERYTHING, limit: int | None = None, *, dry_run: bool = False, force: bool = False
     ) -> Any:
-        run = app_letters.redrive_letters(self.settings, wanted, limit, dry_run=dry_run, force=force, as_json=True)
+        run = dead_letters.redrive_letters(self.settings, wanted, limit, dry_run=dry_run, force=force, as_json=True)
         assert await run == 0
         return json.loads(self._capsys.readouterr().out)
 
@@ -140,13 +140,13 @@ async def test_the_tables_and_a_letter_that_was_cut(
     await place.bury(1, DeadLetterReason.REJECTED, CREATED + b" " * 4000)
     await place.bury(2, DeadLetterReason.REJECTED)
 
-    assert await app_letters.list_letters(place.settings, EVERYTHING, 50, as_json=False) == 0
+    assert await dead_letters.list_letters(place.settings, EVERYTHING, 50, as_json=False) == 0
     listed = capsys.readouterr().out
     assert "rejected (cut)" in listed
     assert "2 open: 2 rejected" in listed
     assert "café" not in listed
     for dry_run in (True, False):
-        code = await app_letters.redrive_letters(
+        code = await dead_letters.redrive_letters(
             place.settings, EVERYTHING, None, dry_run=dry_run, force=False, as_json=False
         )
         assert code == 0
@@ -160,10 +160,10 @@ async def test_what_the_operator_reads_when_nothing_is_there(
     place: Place, topics: Topics, capsys: pytest.CaptureFixture[str]
 ) -> None:
     missing = place.settings.model_copy(update={"topic_dead_letters": topics.name("missing")})
-    assert await app_letters.list_letters(missing, EVERYTHING, 50, as_json=False) == 1
+    assert await dead_letters.list_letters(missing, EVERYTHING, 50, as_json=False) == 1
     assert "does not exist: run `paperclip-memory topics`" in capsys.readouterr().err
     away = place.settings.model_copy(update={"kafka_bootstrap_servers": "127.0.0.1:1"})
-    run = app_letters.redrive_letters(away, EVERYTHING, None, dry_run=False, force=False, as_json=False)
+    run = dead_letters.redrive_letters(away, EVERYTHING, None, dry_run=False, force=False, as_json=False)
     assert await asyncio.wait_for(run, 60) == 1
     assert "✗ Kafka at 127.0.0.1:1" in capsys.readouterr().err
 

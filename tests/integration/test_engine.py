@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from consumer.demo.servers.ours import command, environment
-from consumer.kafka import reader
-from consumer.settings import Settings
-from consumer.settings_checks import variable
+from consumer.kafka.options import reader
+from consumer.settings.model import Settings
+from consumer.settings.validation import variable
 from consumer.stream.signals import Attempted, BreakerMoved, Ending, Rebalanced, RebalanceKind
+from demo.ours import command, environment
 from tests.chaos.events import Version, dice, versions
-from tests.servers import lanes
-from tests.servers.lanes import RunningLane
-from tests.servers.scripted import ScriptedHindsight, accept, until
-from tests.servers.topics import Topics
+from tests.support import lanes
+from tests.support.lanes import RunningLane
+from tests.support.scripted import ScriptedHindsight, accept, until
+from tests.support.topics import Topics
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
 

@@ -11,8 +11,8 @@ from aiokafka.structs import OffsetAndMetadata
 from consumer.errors import UpstreamDown
 from consumer.exporter.kafka_source import KafkaWatch
 from consumer.exporter.snapshot import GroupSeen, GroupState, KafkaSeen
-from consumer.settings import Settings
-from tests.servers.topics import Topics
+from consumer.settings.model import Settings
+from tests.support.topics import Topics
 
 pytestmark = pytest.mark.real_kafka
 

@@ -9,14 +9,14 @@ from typing import Any
 
 import pytest
 
-from consumer.demo import recording
 from consumer.errors import DeadLetterReason
-from consumer.kafka import reader
-from consumer.settings import Settings
+from consumer.kafka.options import reader
+from consumer.settings.model import Settings
 from consumer.stream.signals import Ending
-from tests.servers import lanes
-from tests.servers.scripted import ScriptedHindsight, until
-from tests.servers.topics import Topics
+from demo import recording
+from tests.support import lanes
+from tests.support.scripted import ScriptedHindsight, until
+from tests.support.topics import Topics
 
 pytestmark = pytest.mark.timeout(300)
 

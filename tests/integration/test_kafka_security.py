@@ -18,17 +18,17 @@ import trustme
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
-from consumer.app import lane_consumer
-from consumer.demo.servers.ours import command, environment
-from consumer.demo.servers.supervise import wait_until
+from consumer.commands.worker import lane_consumer
+from consumer.embedded.supervise import wait_until
 from consumer.errors import UpstreamDown
-from consumer.kafka import producer
-from consumer.publisher import Publisher
-from consumer.settings import Settings
-from consumer.settings_checks import variable
-from consumer.topics import TopicState, ensure_topics, survey_topics
-from tests.servers import kafka_jvm
-from tests.servers.kafka_jvm import JvmKafka, Listener
+from consumer.kafka.options import producer
+from consumer.kafka.producer import Publisher
+from consumer.kafka.topics import TopicState, ensure_topics, survey_topics
+from consumer.settings.model import Settings
+from consumer.settings.validation import variable
+from demo.ours import command, environment
+from tests.support import kafka_jvm
+from tests.support.kafka_jvm import JvmKafka, Listener
 
 pytestmark = [
     pytest.mark.real_kafka,

@@ -8,16 +8,16 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer.errors import UpstreamDown
-from consumer.kafka import producer, reader
-from consumer.publisher import Publisher
+from consumer.kafka.options import producer, reader
+from consumer.kafka.producer import Publisher
 from consumer.relay.checkpoints import Checkpoint, Checkpoints, CommentPosition, RunPosition
-from consumer.relay.envelopes import Announcement, event_id
-from consumer.relay.outbox import Outbox
+from consumer.relay.event_builder import Announcement, event_id
+from consumer.relay.publisher import Outbox
 from consumer.relay.times import instant
-from consumer.settings import Settings, load_settings
+from consumer.settings.model import Settings, load_settings
 from schemas.codec import decode
-from tests.servers.kafka import Broker
-from tests.servers.topics import Topics
+from tests.support.kafka import Broker
+from tests.support.topics import Topics
 
 COMPANY, OTHER = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d", "05b77a2b-f08a-4c76-9572-f06391060b54"
 RUN, COMMENT = "f287efe6-ea0c-4d1b-a555-2124ecfd6e38", "eaeadea7-4ac3-45e4-a173-53a04acf0674"

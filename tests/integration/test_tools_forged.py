@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 
-from consumer.tools.answers import ToolOutcome
+from consumer.tools.results import ToolOutcome
 from tests.unit.tools.office import (
     ADA,
     ADAS_RUN,

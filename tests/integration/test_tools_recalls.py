@@ -9,12 +9,12 @@ from functools import partial
 
 import pytest
 
-from consumer.kafka import producer, reader
-from consumer.publisher import Publisher
+from consumer.kafka.options import producer, reader
+from consumer.kafka.producer import Publisher
 from consumer.recalls import RecallMap, RecallReader, TopicRecalls
-from consumer.settings import Settings
+from consumer.settings.model import Settings
 from schemas.recalls import RecallRecord, RecallStatus
-from tests.servers.topics import Topics
+from tests.support.topics import Topics
 
 COMPACTED = {"cleanup.policy": "compact,delete", "segment.ms": "3600000"}
 

@@ -11,10 +11,10 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from consumer.errors import SettingsError, Transient, Upstream
-from consumer.memory.rules import Rules
-from consumer.tools import desk as desk_module
-from consumer.tools.admission import MAX_BODY
-from consumer.tools.answers import MAX_BYTES, Tool, ToolOutcome
+from consumer.memory.policy import Rules
+from consumer.tools import dispatcher as desk_module
+from consumer.tools.middleware import MAX_BODY
+from consumer.tools.results import MAX_BYTES, Tool, ToolOutcome
 from consumer.tools.server import listening
 from tests.unit.tools.office import (
     ADA,

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from consumer.settings import Settings
-from consumer.topics import TopicState, ensure_topics, survey_topics
-from tests.servers.topics import Topics
+from consumer.kafka.topics import TopicState, ensure_topics, survey_topics
+from consumer.settings.model import Settings
+from tests.support.topics import Topics
 
 FIELDS = ("topic_agent_runs", "topic_issue_comments", "topic_recalls", "topic_dead_letters", "topic_relay_checkpoints")
 

@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from consumer.handlers.outcomes import Done, Outcome
+from consumer.handlers.results import Done, Outcome
 from consumer.stream.core import LaneCore
 from consumer.stream.dead_letters import Write
 from consumer.stream.jobs import Job
@@ -21,7 +21,7 @@ from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import Signal
 from consumer.stream.source import KafkaSource
 from consumer.stream.work import LaneSettings
-from tests.servers.topics import Topics
+from tests.support.topics import Topics
 
 SignalT = TypeVar("SignalT")
 

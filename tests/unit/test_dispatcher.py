@@ -10,16 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.demo import recording
 from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Upstream
 from consumer.handlers.forget import SETTLED_AFTER
-from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
-from consumer.memory.operations import operation_id
+from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.memory.operation_ids import operation_id
 from consumer.stream.jobs import Job
 from consumer.stream.records import Record
+from demo import recording
 from schemas.events import EVENT_TYPES
-from tests.fakes import NOW, World, unreachable
+from tests.support.fakes import NOW, World, unreachable
 from tests.unit.handlers.samples import ADA, AGENT_COMMENT, COMMENTS, EVENTS, RUN, USER_COMMENT, bank
 
 ALL = {**RUN_HANDLERS, **COMMENT_HANDLERS}

@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from consumer.errors import SettingsError, Transient, Upstream
-from consumer.handlers.needs import Delivery
-from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
+from consumer.handlers.context import Delivery
 from consumer.handlers.recall import recall
+from consumer.handlers.results import Done, Outcome, Skipped, SkipReason
 from consumer.handlers.retain import retain
-from consumer.http import segment
+from consumer.http.transport import segment
+from consumer.memory.attribution import user_of
 from consumer.memory.banks import bank_of
-from consumer.memory.identity import user_of
-from consumer.memory.rules import Rules
-from consumer.memory.texts import as_lines
-from consumer.settings import Settings, load_settings
+from consumer.memory.formatting import as_lines
+from consumer.memory.policy import Rules
+from consumer.settings.model import Settings, load_settings
 from schemas.codec import parse
 from schemas.events import AgentRunStarted, IssueCommentCreated
 from schemas.objects import Issue
 from schemas.recalls import RecallStatus
-from tests.fakes import NOW, FakePaperclip, World
+from tests.support.fakes import NOW, FakePaperclip, World
 
 UNIT = Path(__file__).parent
 VECTORS: dict[str, Any] = json.loads((UNIT / "plugin-vectors.json").read_text(encoding="utf-8"))
@@ -225,7 +225,7 @@ async def test_retain_of_a_user(vector: dict[str, Any]) -> None:
 
 WHOLE_SECTIONS = {"bank", "user", "enabled_agent_ids"}
 """Sections whose every entry is a case of one test above."""
-ELSEWHERE = {"check": ("consumer.check", "test_check.py"), "tools": ("consumer.tools", "tools")}
+ELSEWHERE = {"check": ("consumer.commands.probes", "commands/test_probes.py"), "tools": ("consumer.tools", "tools")}
 """Sections that other tests cover: the code they are about, and where. There, each vector has a test of its name."""
 
 

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 import httpx
 import pytest
 
-from consumer.demo import recording
-from consumer.demo.servers.standin import StandIn, in_thread
+from demo import recording
+from demo.standin import StandIn, in_thread
 
 ABSENT = "00000000-0000-4000-8000-000000000000"
 COMMENT = recording.made("comment-gone-404")

@@ -1,6 +1,6 @@
 """Reading the worker's counters."""
 
-from consumer.demo.findings import Metrics
+from demo.findings import Metrics
 
 
 def test_only_what_moved_is_shown_with_its_values() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from consumer.demo import play
-from consumer.demo.servers import hindsight
-from consumer.demo.servers.supervise import ServerError
+from consumer.embedded import hindsight
+from consumer.embedded.supervise import ServerError
+from demo import play
 
 
 @pytest.fixture(autouse=True)

@@ -2,8 +2,8 @@
 
 from collections import Counter
 
-from consumer.demo import recording
-from consumer.demo.plays import counts, later_run, play
+from demo import recording
+from demo.plays import counts, later_run, play
 from schemas.events import AgentRunStarted, IssueCommentCreated
 
 

@@ -4,7 +4,7 @@ from collections import Counter
 
 import pytest
 
-from consumer.demo import recording
+from demo import recording
 
 
 def test_events() -> None:

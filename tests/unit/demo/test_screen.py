@@ -6,7 +6,7 @@ import time
 import pytest
 from rich.console import Console
 
-from consumer.demo.screen import Screen
+from demo.screen import Screen
 
 
 def output(*, terminal: bool) -> tuple[Screen, io.StringIO]:

@@ -10,10 +10,10 @@ import kubernetes_validate  # type: ignore[import-untyped]
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from consumer.app import LANES
 from consumer.cli import app
-from consumer.settings import SECRETS_DIR, Settings, is_secret
-from consumer.settings_checks import PREFIX, variable
+from consumer.commands.worker import LANES
+from consumer.settings.model import SECRETS_DIR, Settings, is_secret
+from consumer.settings.validation import PREFIX, variable
 from tests.unit.deploy.promql import ROOT, rules
 
 K8S = ROOT / "deploy" / "k8s"

@@ -8,9 +8,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from consumer.cli import app
-from consumer.settings import Settings
-from consumer.settings_checks import variable
-from tests.servers.prometheus import promtool
+from consumer.settings.model import Settings
+from consumer.settings.validation import variable
+from tests.support.prometheus import promtool
 from tests.unit.deploy.promql import PROMETHEUS, ROOT, alerts, rules, selected, series
 
 RUNBOOKS = ROOT / "docs" / "runbooks"

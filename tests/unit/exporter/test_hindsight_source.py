@@ -4,12 +4,12 @@ from datetime import UTC, datetime
 
 import pytest
 
-from consumer.demo.recording import exchange
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.exporter.hindsight_source import HindsightWatch, read_backlog, sum_stats
 from consumer.exporter.snapshot import Backlog, OperationStatus, OperationType
-from consumer.handlers.needs import Operation
-from consumer.hindsight.models import Stats
+from consumer.handlers.context import Operation
+from consumer.memory.documents import Stats
+from demo.recording import exchange
 from tests.unit.exporter.samples import NOW
 
 PENDING, PROCESSING, FAILED = OperationStatus.PENDING, OperationStatus.PROCESSING, OperationStatus.FAILED

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from consumer.demo import recording
-from consumer.handlers.needs import Delivery
+from consumer.handlers.context import Delivery
+from demo import recording
 from schemas.codec import parse
 from schemas.events import AgentRunStarted, IssueCommentCreated, IssueCommentDeleted
-from tests.fakes import NOW
+from tests.support.fakes import NOW
 
 COMPANY = str(recording.company()["id"])
 OTHER_COMPANY = "0f0f0f0f-0000-4000-8000-000000000001"

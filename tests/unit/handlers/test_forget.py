@@ -5,12 +5,12 @@ from typing import Any
 import pytest
 
 from consumer.errors import HandlingError, NotYet, Upstream
+from consumer.handlers.context import Memory
 from consumer.handlers.forget import SETTLED_AFTER, forget
-from consumer.handlers.needs import Memory
-from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Done, Outcome, Skipped, SkipReason
 from consumer.handlers.retain import retain
-from consumer.memory.rules import BankPart, Rules, UserSource
-from tests.fakes import FakePaperclip, World, unreachable
+from consumer.memory.policy import BankPart, Rules, UserSource
+from tests.support.fakes import FakePaperclip, World, unreachable
 from tests.unit.handlers.samples import (
     ADA,
     AGENT_COMMENT,

@@ -2,13 +2,13 @@
 
 import pytest
 
-from consumer.demo import recording
-from consumer.handlers.needs import Memory
-from consumer.handlers.outcomes import Done, Skipped, SkipReason
+from consumer.handlers.context import Memory
+from consumer.handlers.results import Done, Skipped, SkipReason
 from consumer.handlers.retain import retain
+from demo import recording
 from schemas.codec import parse
 from schemas.events import IssueCommentCreated
-from tests.fakes import FakePaperclip, World
+from tests.support.fakes import FakePaperclip, World
 from tests.unit.handlers.samples import ADA, DELETED_COMMENT, FRESH, bank, created
 
 

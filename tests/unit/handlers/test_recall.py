@@ -4,15 +4,15 @@ from typing import Any
 
 import pytest
 
-from consumer.demo import recording
 from consumer.errors import DeadLetterReason, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.needs import Delivery, Memory
-from consumer.handlers.outcomes import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.handlers.context import Delivery, Memory
 from consumer.handlers.recall import recall
-from consumer.memory.operations import operation_id
-from consumer.memory.rules import BankPart, RecallBudget, Rules, UserSource
+from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.memory.operation_ids import operation_id
+from consumer.memory.policy import BankPart, RecallBudget, Rules, UserSource
+from demo import recording
 from schemas.recalls import RecallStatus
-from tests.fakes import NOW, FakePaperclip, World, rejected, unreachable
+from tests.support.fakes import NOW, FakePaperclip, World, rejected, unreachable
 from tests.unit.handlers.samples import BEN, COMPANY, FRESH, MANUAL_RUN, RUN, UNKNOWN, WOKEN_RUN, bank, started
 
 WITH_USER = (BankPart.COMPANY, BankPart.AGENT, BankPart.USER)

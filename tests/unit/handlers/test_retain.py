@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason, HandlingError, Permanent, Transient, Upstream
-from consumer.handlers.needs import Delivery, Memory
-from consumer.handlers.outcomes import Done, Outcome, Skipped, SkipReason
+from consumer.handlers.context import Delivery, Memory
+from consumer.handlers.results import Done, Outcome, Skipped, SkipReason
 from consumer.handlers.retain import retain
-from consumer.memory.fencing import fence
-from consumer.memory.operations import operation_id
-from consumer.memory.rules import BankPart, Rules, UserSource
-from tests.fakes import NOW, FakePaperclip, World, unreachable
+from consumer.memory.markers import fence
+from consumer.memory.operation_ids import operation_id
+from consumer.memory.policy import BankPart, Rules, UserSource
+from tests.support.fakes import NOW, FakePaperclip, World, unreachable
 from tests.unit.handlers.samples import (
     ADA,
     AGENT_COMMENT,

@@ -4,14 +4,14 @@ from typing import get_args
 
 import pytest
 
-from consumer.demo import recording
 from consumer.errors import UpstreamDown
-from consumer.handlers.outcomes import Done
 from consumer.handlers.recall import recall
+from consumer.handlers.results import Done
 from consumer.handlers.run_end import run_end
+from demo import recording
 from schemas.codec import parse
 from schemas.events import RunEnd
-from tests.fakes import World
+from tests.support.fakes import World
 from tests.unit.handlers.samples import FRESH, RUN, started
 
 ENDS = [event for event in map(parse, recording.events()) if isinstance(event, get_args(RunEnd))]

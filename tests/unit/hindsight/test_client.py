@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from consumer.demo.recording import Exchange, exchange
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.needs import Memory, Operation
+from consumer.handlers.context import Memory, Operation
 from consumer.hindsight.client import HindsightClient, HindsightOperation
-from consumer.http import Reply, SendError, TimedOut, Unreachable
-from consumer.memory.rules import RecallBudget
+from consumer.http.transport import Reply, SendError, TimedOut, Unreachable
+from consumer.memory.policy import RecallBudget
+from demo.recording import Exchange, exchange
 from tests.unit.http.scripted import Scripted, answer
 
 BASE = "https://hindsight.example/base"

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer.http import Reply, Request, SendError
+from consumer.http.transport import Reply, Request, SendError
 
 
 def answer(status: int, body: object = None, headers: Mapping[str, str] | None = None) -> Reply:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.memory.banks import MAX_BYTES, bank_of, banks_of_company
-from consumer.memory.rules import BankPart, Rules
+from consumer.memory.policy import BankPart, Rules
 
 COMPANY = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d"
 AGENT = "d5add4c6-9a97-4ddd-9a15-33dcc8c6607c"

@@ -1,7 +1,7 @@
 import pytest
 
 from consumer.observability.health import Health, Limits, all_of, live, liveness, readiness, ready
-from consumer.observability.lanes import Pulse, Seen
+from consumer.observability.lane_gauges import Pulse, Seen
 from consumer.stream.signals import LaneState
 from tests.unit.observability.samples import lane
 

@@ -7,7 +7,7 @@ import pytest
 import structlog
 
 from consumer.observability.logs import OncePerKind, Throttle, configure_logging, redact
-from consumer.settings_types import LogFormat, LogLevel
+from consumer.settings.types import LogFormat, LogLevel
 
 
 class Clock:

@@ -5,18 +5,18 @@ from dataclasses import replace
 
 from prometheus_client import CollectorRegistry, generate_latest
 
-from consumer.app_process import start_process
+from consumer.commands.runtime import start_process
 from consumer.errors import Upstream
-from consumer.exporter.collector import ExporterGauges
 from consumer.exporter.lag import Lag
 from consumer.hindsight.client import HindsightOperation
-from consumer.http import Reply, Request
-from consumer.observability.lanes import LaneGauges
-from consumer.observability.tool_calls import ToolCalls
-from consumer.settings import Settings
+from consumer.http.transport import Reply, Request
+from consumer.observability.exporter_gauges import ExporterGauges
+from consumer.observability.lane_gauges import LaneGauges
+from consumer.observability.tool_metrics import ToolCalls
+from consumer.settings.model import Settings
 from consumer.stream.records import Partition
 from consumer.stream.signals import Ending
-from consumer.tools.answers import Tool, ToolOutcome
+from consumer.tools.results import Tool, ToolOutcome
 from tests.unit.exporter.samples import HINDSIGHT, KAFKA, NOW, RECALL, seen_hindsight, seen_kafka
 from tests.unit.observability.samples import attempt, lane
 

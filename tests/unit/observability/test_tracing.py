@@ -13,12 +13,12 @@ from structlog.testing import capture_logs
 from consumer.dispatcher import COMMENT_HANDLERS, Dispatcher
 from consumer.errors import Upstream, UpstreamDown
 from consumer.hindsight.client import HindsightClient
-from consumer.http import Reply, Request, Unreachable
+from consumer.http.transport import Reply, Request, Unreachable
 from consumer.observability import tracing as module
 from consumer.observability.tracing import Tracing, tracing
 from consumer.stream.records import Record
 from schemas.codec import encode
-from tests.fakes import World
+from tests.support.fakes import World
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -51,7 +51,7 @@ class Rig:
         self.resolve = self.traces.jobs(Dispatcher(needs, COMMENT_HANDLERS).resolve, "retain")
 
     def record(self, *headers: tuple[str, bytes]) -> Record:
-        from consumer.demo import recording
+        from demo import recording
 
         event = next(each for each in recording.events() if each["eventType"] == "issue.comment.created")
         return Record("comments", 3, 41, 0, b"k", encode(event), headers)

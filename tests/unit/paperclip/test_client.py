@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from consumer.demo import recording
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.http import Reply, SendError, TimedOut, Unreachable
+from consumer.http.transport import Reply, SendError, TimedOut, Unreachable
 from consumer.paperclip.client import Identity, KeyKind, PaperclipClient, PaperclipOperation
+from demo import recording
 from tests.unit.http.scripted import Scripted, answer
 
 BASE = "https://paperclip.example/base"

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from consumer.errors import Permanent, Transient, UpstreamDown
-from consumer.http import Reply, Request
+from consumer.http.transport import Reply, Request
 from consumer.paperclip.feed import AUDIT_PAGE, COMMENTS_PAGE, ISSUES_PAGE, FeedClient, FeedOperation, forbidden
 
 COMPANY = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d"

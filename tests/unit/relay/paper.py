@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
-from consumer.relay.envelopes import Announcement, Json
+from consumer.relay.event_builder import Announcement, Json
 from consumer.relay.times import instant, iso
 
 NOON = instant("2026-11-30T12:00:00.000Z")

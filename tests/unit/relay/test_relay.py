@@ -10,16 +10,16 @@ from aiohttp import web
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import generate_latest
 
-from consumer.demo import recording
 from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
-from consumer.observability.relay import RelayGauges, count_published, log_relay
+from consumer.observability.relay_gauges import RelayGauges, count_published, log_relay
 from consumer.paperclip.client import Identity, KeyKind
 from consumer.relay import relay as module
 from consumer.relay.checkpoints import Checkpoint
-from consumer.relay.hints import Hints, Wake
 from consumer.relay.relay import Plan, Relay
 from consumer.relay.signals import Moved, Published, RelaySignal, RelayState, Source, Told
-from consumer.settings import load_settings
+from consumer.relay.websocket import Hints, Wake
+from consumer.settings.model import load_settings
+from demo import recording
 from tests.unit.relay.paper import COMPANY, NOON, new_id
 
 
@@ -208,7 +208,7 @@ class TestHints:
         assert [comments._event.is_set(), runs._event.is_set()] == [False, False]
 
     async def test_it_is_opened_again_and_each_time_all_is_looked_at(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("consumer.relay.hints.FIRST_RETRY", 0.001)
+        monkeypatch.setattr("consumer.relay.websocket.FIRST_RETRY", 0.001)
         opened: list[str] = []
 
         async def serve(request: web.Request) -> web.WebSocketResponse:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import JsonValue
 
-from consumer.demo import recording
+from demo import recording
 from schemas.codec import decode, encode, parse
 from schemas.events import EVENT_TYPES, AgentRunStarted, Envelope, IssueCommentCreated
 from schemas.recalls import RecallRecord, RecallStatus

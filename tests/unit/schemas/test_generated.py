@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from consumer.demo import recording
-from consumer.settings import Settings
-from consumer.topics import topic_specs
+from consumer.kafka.topics import topic_specs
+from consumer.settings.model import Settings
+from demo import recording
 from schemas import generate
 from schemas.codec import decode, encode, parse
 from schemas.events import EVENT_TYPES

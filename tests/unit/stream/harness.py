@@ -8,8 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
-from consumer.evidence import answered
-from consumer.handlers.outcomes import Done, Outcome
+from consumer.handlers.results import Done, Outcome
 from consumer.stream.core import LaneCore
 from consumer.stream.jobs import Job
 from consumer.stream.lane import Lane
@@ -18,6 +17,7 @@ from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import Attempted, Ending, Signal
 from consumer.stream.work import LaneSettings
+from consumer.upstream_success import answered
 from tests.unit.stream.fake_source import FakeSource
 from tests.unit.stream.samples import P0
 

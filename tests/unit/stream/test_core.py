@@ -3,7 +3,7 @@
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.outcomes import Done, FailReason, Skipped, SkipReason
+from consumer.handlers.results import Done, FailReason, Skipped, SkipReason
 from consumer.stream.breaker import FIRST_PROBE, REFUSALS_TO_SLOW
 from consumer.stream.core import LaneCore, Result, Verdict, in_words
 from consumer.stream.items import Item

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from consumer.errors import DeadLetterReason, DownKind, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.outcomes import Done, Skipped, SkipReason
+from consumer.handlers.results import Done, Skipped, SkipReason
 from consumer.stream.core import LaneCore
 from consumer.stream.items import Item
 from consumer.stream.pressure import Limits

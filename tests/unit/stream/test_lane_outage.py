@@ -6,7 +6,7 @@ import time
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.outcomes import Skipped, SkipReason
+from consumer.handlers.results import Skipped, SkipReason
 from consumer.stream.lane import steady_clock
 from consumer.stream.retry import RetryPolicy
 from consumer.stream.signals import BreakerMoved, BreakerReason, Ending, ParkReason

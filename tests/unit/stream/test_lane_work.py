@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream
-from consumer.handlers.outcomes import Done, FailReason, Skipped, SkipReason
+from consumer.handlers.results import Done, FailReason, Skipped, SkipReason
 from consumer.stream import lane
 from consumer.stream.pressure import Limits
 from consumer.stream.records import Partition

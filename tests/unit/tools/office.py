@@ -10,19 +10,19 @@ from typing import Any
 
 import httpx
 
-from consumer.http import Reply, Request, Unreachable
-from consumer.memory.rules import Rules
+from consumer.http.transport import Reply, Request, Unreachable
+from consumer.memory.policy import Rules
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallMap
-from consumer.tools.answers import Tool, ToolOutcome
-from consumer.tools.callers import Callers
-from consumer.tools.desk import Desk
-from consumer.tools.identity import Agent
+from consumer.tools.authenticator import Callers
+from consumer.tools.credentials import Agent
+from consumer.tools.dispatcher import Desk
+from consumer.tools.results import Tool, ToolOutcome
 from consumer.tools.server import listening, serving, tools_app
 from consumer.tools.service import Memories
 from schemas.codec import encode
 from schemas.recalls import RecallRecord, RecallStatus
-from tests.fakes import NOW, FakeHindsight
+from tests.support.fakes import NOW, FakeHindsight
 
 COMPANY, OTHER_COMPANY = "c0000000-0000-4000-8000-000000000001", "c0000000-0000-4000-8000-000000000002"
 ADA, BEN, EVE = (f"a0000000-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from consumer.tools.arguments import MAX_CONTENT, MAX_QUERY, RecallArguments, RetainArguments, read
-from consumer.tools.identity import Refused
+from consumer.tools.credentials import Refused
 
 
 def test_what_fits() -> None:

@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason, Permanent, Transient, Upstream
-from consumer.memory.rules import BankPart, Rules
-from consumer.tools.answers import ToolOutcome
+from consumer.memory.policy import BankPart, Rules
 from consumer.tools.arguments import RecallArguments, RetainArguments
-from consumer.tools.identity import Agent, Refused
+from consumer.tools.credentials import Agent, Refused
+from consumer.tools.results import ToolOutcome
 from consumer.tools.service import document_id
 from schemas.recalls import RecallStatus
-from tests.fakes import rejected, unreachable
+from tests.support.fakes import rejected, unreachable
 from tests.unit.tools.office import (
     ADA,
     ADAS_RUN,

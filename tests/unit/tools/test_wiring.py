@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from consumer.app_tools import check_settings, connect, run_tools
+from consumer.commands.tools import check_settings, connect, run_tools
 from consumer.errors import SettingsError
-from consumer.settings import Settings, load_settings
+from consumer.settings.model import Settings, load_settings
 from consumer.tools.server import listening
 from tests.unit.tools.office import COMPANY, SECRET
 

@@ -1,0 +1,70 @@
+"""Wiring of `paperclip-memory up`: worker, tools, relay and exporter in one process, for a small installation."""
+
+import asyncio
+from contextlib import AsyncExitStack
+from functools import partial
+
+import structlog
+
+from consumer.commands.exporter import open_exporter
+from consumer.commands.relay import check_settings as check_relay_settings
+from consumer.commands.relay import open_relay, relay_ready
+from consumer.commands.runtime import EXIT_FAILED, last_resort, observed, start_process, until_told
+from consumer.commands.tools import check_settings as check_tools_settings
+from consumer.commands.tools import open_tools
+from consumer.commands.worker import LANES, open_lane, probe_at_start, stop_lanes
+from consumer.errors import UpstreamDown
+from consumer.kafka.topics import ensure_topics
+from consumer.paperclip.client import PaperclipOperation
+from consumer.paperclip.feed import FeedOperation
+from consumer.settings.model import Settings
+
+
+async def run_up(settings: Settings, *, strict: bool) -> int:
+    """Create the topics that are missing, then run everything until SIGTERM or SIGINT; a second one ends it at once.
+
+    All metrics and the health of all parts are at the worker's port.
+
+    Args:
+        strict: end with 1 when a probe fails at the start.
+
+    Returns:
+        the exit code.
+
+    Raises:
+        SettingsError: what one of the parts needs is not set.
+    """
+    check_relay_settings(settings)
+    check_tools_settings(settings)
+    process = start_process(settings, LANES, {*PaperclipOperation, *FeedOperation})
+    async with AsyncExitStack() as stack:
+        lanes = [await stack.enter_async_context(open_lane(process, name)) for name in LANES]
+        relay = await stack.enter_async_context(open_relay(process))
+        asked = await stack.enter_async_context(open_exporter(process))
+        stack.enter_context(observed(process, "worker_port", lanes=lanes, ready=[partial(relay_ready, relay), asked]))
+        await _create_topics(settings)
+        if not await probe_at_start(process) and strict:
+            return EXIT_FAILED
+        server = await stack.enter_async_context(open_tools(process))
+        consuming = [asyncio.create_task(lane.run(), name=lane.name) for lane in lanes]
+        following = asyncio.create_task(relay.run(), name="relay")
+        await until_told([*consuming, following, server])
+        stack.enter_context(last_resort(settings.shutdown_timeout))
+        following.cancel()
+        await stop_lanes(lanes, settings.shutdown_timeout)
+        await asyncio.wait([following])
+        await asyncio.gather(*consuming)  # raises what a part failed with: a bug of ours
+        if not following.cancelled():
+            following.result()
+    return 0
+
+
+async def _create_topics(settings: Settings) -> None:
+    """Kafka may not be up yet: the probes say so, and `topics` can be run later."""
+    try:
+        reports = await ensure_topics(settings)
+    except UpstreamDown as error:
+        structlog.get_logger().warning("topics were not created: run `paperclip-memory topics`", error=str(error))
+        return
+    for report in reports:
+        structlog.get_logger().info("topic", name=report.name, state=report.state, details=report.details)

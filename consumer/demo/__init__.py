@@ -1,1 +1,0 @@
-"""The whole path on this machine, without any service: `paperclip-memory demo`."""

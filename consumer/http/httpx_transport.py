@@ -1,0 +1,104 @@
+"""The default sender: httpx's requests and replies over aiohttp's connections.
+
+httpx's own pool collapses above 30 requests in flight; aiohttp's does not.
+"""
+
+import asyncio
+import io
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
+from urllib.request import getproxies, proxy_bypass
+
+import aiohttp
+import httpx
+from httpx_aiohttp.transport import AiohttpResponseStream, AiohttpTransport
+from yarl import URL
+
+from consumer.http.transport import PROXY_REFUSED, Broken, Reply, Request, Send, TimedOut, Unreachable
+
+_IDLE_SECONDS = 4.0  # uvicorn and Node close idle connections after 5 s: be first
+_LARGE = 1 << 20  # aiohttp warns of larger bodies in one piece; a file it writes in chunks
+_NO_TIMEOUT = aiohttp.ClientTimeout()  # ours spans the whole exchange
+
+
+class _Transport(AiohttpTransport):
+    """httpx-aiohttp's transport, except that the URL goes out as it was given, aiohttp's own errors come through
+    (its table calls a reset a connect time-out), and proxies of the environment count.
+    """
+
+    def __init__(self, session: aiohttp.ClientSession) -> None:
+        super().__init__(client=session)
+        self._session = session
+        self._proxies: dict[tuple[str, str, int | None], str | None] = {}
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        content = request.content
+        reply = await self._session.request(
+            request.method,
+            URL(str(request.url), encoded=True),
+            headers=request.headers,
+            data=(content if len(content) < _LARGE else io.BytesIO(content)) or None,
+            allow_redirects=False,
+            timeout=_NO_TIMEOUT,
+            proxy=self._proxy(request.url),
+        )
+        return httpx.Response(reply.status, headers=reply.raw_headers, stream=AiohttpResponseStream(reply))
+
+    def _proxy(self, url: httpx.URL) -> str | None:
+        origin = (url.scheme, url.host, url.port)
+        if origin not in self._proxies:
+            proxies = getproxies()
+            proxy = proxies.get(url.scheme) or proxies.get("all")
+            self._proxies[origin] = None if proxy_bypass(url.netloc.decode("ascii")) else proxy
+        return self._proxies[origin]
+
+
+@asynccontextmanager
+async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterator[Send]:
+    """See `consumer.http.backends.open_sender`."""
+    context = ssl.create_default_context()  # honours SSL_CERT_FILE and SSL_CERT_DIR
+    if ca_file is not None:
+        context.load_verify_locations(cafile=ca_file)
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=limit, ssl=context, keepalive_timeout=_IDLE_SECONDS),
+        headers={"Accept-Encoding": "gzip"},
+        cookie_jar=aiohttp.DummyCookieJar(),
+        auto_decompress=False,  # httpx does it
+    )
+    async with session:
+        transport = _Transport(session)
+
+        async def send(request: Request) -> Reply:
+            try:
+                async with asyncio.timeout(request.timeout):
+                    return await _exchange(transport, request)
+            except TimeoutError as error:
+                raise TimedOut(f"no whole reply within {request.timeout:g} s") from error
+            except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
+                raise Unreachable(_reason(error)) from error
+            except (aiohttp.InvalidURL, httpx.InvalidURL, UnicodeError) as error:
+                raise Unreachable("the URL names no host that could be asked") from error
+            except aiohttp.ClientResponseError:
+                # Its text quotes what came, which may be of a comment; so does its cause's.
+                raise Broken("the reply is not HTTP") from None
+            except (aiohttp.ClientError, httpx.HTTPError, OSError) as error:
+                raise Broken(_reason(error)) from error
+
+        yield send
+
+
+async def _exchange(transport: _Transport, request: Request) -> Reply:
+    sent = httpx.Request(request.method, request.url, headers=request.headers, content=request.body)
+    response = await transport.handle_async_request(sent)
+    async with aclosing(response):
+        body = await response.aread()
+    if response.status_code == PROXY_REFUSED:
+        raise Unreachable("the proxy wants credentials")
+    headers = {name.lower().decode("ascii"): value.decode("latin-1") for name, value in response.headers.raw}
+    return Reply(response.status_code, headers, body)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) or type(error).__name__

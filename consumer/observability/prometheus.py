@@ -1,0 +1,168 @@
+"""Gives the metrics of `consumer.observability.metrics` their values, from signals and from requests.
+
+Children are resolved once, at the start: `labels()` costs more than all the rest, and this runs for every record.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from time import perf_counter
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector, disable_created_metrics
+
+from consumer.errors import DeadLetterReason, Upstream
+from consumer.handlers.results import SkipReason
+from consumer.http.transport import Reply, Request, Send, SendError, TimedOut, Unreachable
+from consumer.observability import metrics as names
+from consumer.observability.metrics import Metric, Result
+from consumer.stream.signals import (
+    Attempted,
+    CommitEnded,
+    CommitResult,
+    Ending,
+    Overtaken,
+    PollFailed,
+    Rebalanced,
+    RebalanceKind,
+    Signal,
+)
+
+
+class Metrics:
+    """The counters and histograms of one process.
+
+    Args:
+        registry: where they are registered, with those of the process itself.
+        version: of paperclip-memory.
+        lanes: names of the lanes that run here.
+        operations: by upstream, every name that `Request.operation` can have.
+    """
+
+    def __init__(
+        self,
+        registry: CollectorRegistry,
+        *,
+        version: str,
+        lanes: Sequence[str],
+        operations: Mapping[Upstream, Iterable[str]],
+    ) -> None:
+        disable_created_metrics()  # type: ignore[no-untyped-call]  # `_created` doubles the series, and nothing reads it
+        ProcessCollector(registry=registry)
+        build = Gauge(names.BUILD_INFO.full_name, names.BUILD_INFO.help, names.BUILD_INFO.labels, registry=registry)
+        build.labels(version).set(1)
+
+        events = _counter(registry, names.EVENTS)
+        self._events = {
+            (handler, ending): events.labels(handler, ending) for handler in names.HANDLER_LABELS for ending in Ending
+        }
+        durations, ages = _histogram(registry, names.EVENT_DURATION), _histogram(registry, names.EVENT_AGE)
+        self._times = {
+            handler: (durations.labels(handler), ages.labels(handler)) for handler in (*names.HANDLERS, names.OTHER)
+        }
+        dead_letters, skipped = _counter(registry, names.DEAD_LETTERS), _counter(registry, names.SKIPPED)
+        self._reasons: dict[tuple[str, Ending, object], Counter] = {
+            **{
+                (handler, Ending.DEAD_LETTERED, reason): dead_letters.labels(handler, reason)
+                for handler in names.HANDLER_LABELS
+                for reason in DeadLetterReason
+            },
+            **{
+                (handler, Ending.SKIPPED, reason): skipped.labels(handler, reason)
+                for handler in names.HANDLER_LABELS
+                for reason in SkipReason
+            },
+        }
+        rebalances, commits = _counter(registry, names.REBALANCES), _counter(registry, names.COMMITS)
+        self._rebalances = {(lane, kind): rebalances.labels(lane, kind) for lane in lanes for kind in RebalanceKind}
+        self._commits = {(lane, result): commits.labels(lane, result) for lane in lanes for result in CommitResult}
+        overtaken, poll_failures = _counter(registry, names.OVERTAKEN), _counter(registry, names.POLL_FAILURES)
+        self._overtaken = {lane: overtaken.labels(lane) for lane in lanes}
+        self._poll_failures = {lane: poll_failures.labels(lane) for lane in lanes}
+
+        requests, times = _counter(registry, names.REQUESTS), _histogram(registry, names.REQUEST_DURATION)
+        self._upstreams = {
+            upstream: {
+                operation: (
+                    {result: requests.labels(upstream, operation, result) for result in Result},
+                    times.labels(upstream, operation),
+                )
+                for operation in (*known, names.OTHER)
+            }
+            for upstream, known in operations.items()
+        }
+
+    def notify(self, signal: Signal) -> None:
+        """Count a signal: a `Notify` of the engine's."""
+        match signal:
+            case Attempted():
+                self._attempted(signal)
+            case CommitEnded(lane=lane, result=result):
+                self._commits[lane, result].inc()
+            case Rebalanced(lane=lane, kind=kind):
+                self._rebalances[lane, kind].inc()
+            case Overtaken(lane=lane, records=records):
+                self._overtaken[lane].inc(records)
+            case PollFailed(lane=lane):
+                self._poll_failures[lane].inc()
+            case _:
+                pass  # a breaker is a gauge, and a process that is stuck ends
+
+    def measured(self, send: Send, upstream: Upstream) -> Send:
+        """`send`, with every request counted and timed; a cancelled one is not, since it had no end."""
+        operations = self._upstreams[upstream]
+        other = operations[names.OTHER]
+
+        async def measured_send(request: Request) -> Reply:
+            results, times = operations.get(request.operation, other)
+            started = perf_counter()
+            try:
+                reply = await send(request)
+            except SendError as error:
+                times.observe(perf_counter() - started)
+                results[_failure(error)].inc()
+                raise
+            times.observe(perf_counter() - started)
+            results[result_of(upstream, reply.status)].inc()
+            return reply
+
+        return measured_send
+
+    def _attempted(self, signal: Attempted) -> None:
+        handler = signal.handler if signal.handler in _KNOWN_HANDLERS else names.OTHER
+        self._events[handler, signal.ending].inc()
+        if times := self._times.get(handler):
+            duration, age = times
+            duration.observe(signal.duration)
+            if signal.ending is not Ending.RETRIED:
+                age.observe(max(0.0, signal.age))  # the producer's clock may be ahead of ours
+        if reason := self._reasons.get((handler, signal.ending, signal.reason)):
+            reason.inc()
+
+
+def result_of(upstream: Upstream, status: int) -> Result:
+    """The metric's name for a status; only Hindsight's 403 speaks of our key, Paperclip's of another company's."""
+    if status in (401, 402) or (status == 403 and upstream is Upstream.HINDSIGHT):
+        return Result.REFUSED
+    if status == 429:
+        return Result.LIMITED
+    return _BY_CLASS.get(status // 100, Result.FAILED)
+
+
+def _failure(error: SendError) -> Result:
+    match error:
+        case TimedOut():
+            return Result.TIMEOUT
+        case Unreachable():
+            return Result.CONNECT
+        case _:
+            return Result.BROKEN
+
+
+_KNOWN_HANDLERS = frozenset(names.HANDLER_LABELS)
+_BY_CLASS = {2: Result.OK, 3: Result.REDIRECTED, 4: Result.REJECTED}
+
+
+def _counter(registry: CollectorRegistry, metric: Metric) -> Counter:
+    return Counter(metric.full_name, metric.help, metric.labels, registry=registry)
+
+
+def _histogram(registry: CollectorRegistry, metric: Metric) -> Histogram:
+    return Histogram(metric.full_name, metric.help, metric.labels, registry=registry, buckets=metric.buckets)

@@ -1,0 +1,83 @@
+"""Settings, shown to people: the table of the docs, the text of `--help`, warnings about names that mean nothing."""
+
+import os
+from enum import StrEnum
+from pathlib import Path
+
+from pydantic_core import PydanticUndefined
+
+from consumer.settings.model import PLUGIN_NAMES, SECRETS_DIR, Settings, nearest
+from consumer.settings.validation import PREFIX, variable
+
+_SECRETS_DIR_MEANING = "Directory of files named like these variables, in lower or upper case; each holds one value."
+
+
+def settings_table() -> str:
+    """All settings as a Markdown table: name, variable, the plugin's name, default, meaning."""
+    rows = ["| setting | variable | the plugin's | default | meaning |", "|---|---|---|---|---|"]
+    for name in Settings.model_fields:
+        cells = [
+            _code(name),
+            _code(variable(name)),
+            _code(PLUGIN_NAMES.get(name, "")),
+            _code(_default(name)),
+            _meaning(name),
+        ]
+        rows.append(f"| {' | '.join(cells)} |")
+    rows.append(f"| | `{SECRETS_DIR}` | | | {_SECRETS_DIR_MEANING} |")
+    return "\n".join(rows) + "\n"
+
+
+def settings_help() -> str:
+    """All variables as plain text: default and meaning."""
+    lines = ["Settings (environment variables; see docs/settings.md):"]
+    for name in Settings.model_fields:
+        field = Settings.model_fields[name]
+        default = _default(name)
+        note = " [required]" if field.is_required() else f" [{default}]" if default else ""
+        lines += [f"  {variable(name)}{note}", f"      {_meaning(name).replace('`', '')}"]
+    lines += [f"  {SECRETS_DIR}", f"      {_SECRETS_DIR_MEANING}"]
+    return "\n".join(lines)
+
+
+def unknown_variables() -> list[str]:
+    """One warning for each `PAPERCLIP_MEMORY_*` variable, and each such file, that is no setting.
+
+    A file that has a setting's name without the prefix is one of them: it is not read.
+    """
+    known = {variable(name) for name in Settings.model_fields}
+    lines = [
+        f"{name} is no setting{_hint(name)}"
+        for name in sorted(os.environ)
+        if name.upper().startswith(PREFIX) and name.upper() not in known | {SECRETS_DIR}
+    ]
+    directory = os.environ.get(SECRETS_DIR, "").strip()
+    for name in sorted(path.name for path in Path(directory).iterdir()) if directory else ():
+        unprefixed = variable(name) in known
+        if unprefixed or (name.upper().startswith(PREFIX) and name.upper() not in known):
+            lines.append(f"file {name} in {SECRETS_DIR} is no setting{_hint(name)}")
+    return lines
+
+
+def _hint(name: str) -> str:
+    near = nearest(name.upper().removeprefix(PREFIX))
+    return f" (did you mean {variable(near)}?)" if near else ""
+
+
+def _meaning(name: str) -> str:
+    return Settings.model_fields[name].description or ""
+
+
+def _code(text: str) -> str:
+    return f"`{text}`" if text else ""
+
+
+def _default(name: str) -> str:
+    value = Settings.model_fields[name].default
+    if value is None or value is PydanticUndefined:
+        return ""
+    if isinstance(value, tuple):
+        return ",".join(value)
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) and not isinstance(value, StrEnum) else str(value)

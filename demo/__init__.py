@@ -1,0 +1,1 @@
+"""The whole path on this machine, without any service: `python -m demo`."""

@@ -1,1 +1,0 @@
-"""Servers that only the tests start; those that the demo starts too are in `consumer.demo.servers`."""

@@ -1,0 +1,236 @@
+"""Scripted stand-ins for what handlers need. They refuse what the real ones refuse (FIELD-FACTS of Hindsight 1.1)."""
+
+import re
+import unicodedata
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from consumer.errors import DeadLetterReason, DownKind, Permanent, Transient, Upstream, UpstreamDown
+from consumer.handlers.context import Memory, Needs, Operation
+from consumer.memory.policy import RecallBudget, Rules
+from demo import recording
+from schemas.objects import UUID_PATTERN, Comment, Issue, Run
+from schemas.recalls import RecallRecord
+
+NOW = 1_796_034_000.0
+"""The clock of `needs`: 2026-11-30T10:20:00Z, just after the recording."""
+
+
+def unreachable(upstream: Upstream) -> UpstreamDown:
+    return UpstreamDown("connection refused", upstream=upstream, kind=DownKind.UNREACHABLE)
+
+
+def rejected(status: int) -> Permanent:
+    return Permanent(f"answered {status}", reason=DeadLetterReason.REJECTED, upstream=Upstream.HINDSIGHT)
+
+
+class _Scripted:
+    """Counts calls, and fails where the script says so."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[Any, ...]] = []
+        self.failures: dict[str, list[Exception]] = defaultdict(list)
+
+    def fail(self, method: str, *errors: Exception) -> None:
+        """The next calls of this method raise these, one each."""
+        self.failures[method] += errors
+
+    def called(self, method: str) -> list[tuple[Any, ...]]:
+        return [call[1:] for call in self.calls if call[0] == method]
+
+    def _call(self, method: str, *args: Any) -> None:
+        self.calls.append((method, *args))
+        if self.failures[method]:
+            raise self.failures[method].pop(0)
+
+
+@dataclass
+class Child:
+    """A child `retain` operation. A worker that has begun finishes the document, even if the operation is cancelled."""
+
+    id: str
+    bank: str
+    memory: Memory
+    status: str = "pending"
+    begun: bool = False
+    created_at: str | None = "2026-11-30T09:55:17.231405+00:00"
+    updated_at: str | None = "2026-11-30T10:20:00+00:00"
+
+
+class FakeHindsight(_Scripted):
+    """Banks, documents and operations. What was retained is pending until `digest`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.banks: dict[str, dict[str, Memory]] = {}
+        self.children: list[Child] = []
+        self.operation_ids: dict[str, str] = {}
+
+    async def recall(self, bank: str, query: str, budget: RecallBudget, max_tokens: int) -> list[str]:
+        self._call("recall", bank, query, budget, max_tokens)
+        query.encode()
+        if not re.sub(r"[^\w\s]", " ", query.lower()).split():
+            raise rejected(422)
+        words = set(re.findall(r"\w+", query.lower()))
+        documents = self.banks.get(bank, {}).values()
+        return [each.content for each in documents if words & set(re.findall(r"\w+", each.content.lower()))]
+
+    async def retain(self, bank: str, memory: Memory, operation_id: str) -> None:
+        self._call("retain", bank, memory, operation_id)
+        self._check_bank(bank)
+        uuid.UUID(operation_id)
+        memory.content.encode()
+        if not memory.content.strip() or not all(isinstance(value, str) for value in memory.metadata.values()):
+            raise rejected(422)
+        known = self.operation_ids.setdefault(operation_id, bank)
+        if known != bank:
+            raise Transient("answered 409", upstream=Upstream.HINDSIGHT)
+        self.banks.setdefault(bank, {})
+        if not any(child.id == f"child of {operation_id}" for child in self.children):
+            self.children.append(Child(f"child of {operation_id}", bank, memory))
+
+    async def unfinished_retains(self, bank: str, document_id: str) -> list[Operation]:
+        self._call("unfinished_retains", bank, document_id)
+        return self._retains(bank, document_id, "pending", "processing")
+
+    async def cancelled_retains(self, bank: str, document_id: str) -> list[Operation]:
+        self._call("cancelled_retains", bank, document_id)
+        return self._retains(bank, document_id, "cancelled")
+
+    async def cancel(self, bank: str, operation_id: str) -> bool:
+        self._call("cancel", bank, operation_id)
+        child = self._child(bank, operation_id)
+        if child.status not in ("pending", "processing"):
+            return False
+        child.status = "cancelled"
+        return True
+
+    async def delete_document(self, bank: str, document_id: str) -> bool:
+        self._call("delete_document", bank, document_id)
+        return self.banks.get(bank, {}).pop(document_id, None) is not None
+
+    def begin(self) -> None:
+        """Its workers take up what is pending."""
+        for child in self.children:
+            if child.status == "pending":
+                child.status, child.begun = "processing", True
+
+    def digest(self) -> None:
+        """Its workers do all that can be done."""
+        self.begin()
+        for child in self.children:
+            if child.begun:
+                child.begun = False
+                self.banks[child.bank][child.memory.document_id] = child.memory
+                child.status = "completed" if child.status == "processing" else child.status
+
+    @property
+    def documents(self) -> dict[str, str]:
+        """Every stored document, with its bank; fails if a document stands in two."""
+        pairs = [(document, bank) for bank, documents in self.banks.items() for document in documents]
+        assert len(pairs) == len(dict(pairs))
+        return dict(pairs)
+
+    def _retains(self, bank: str, document_id: str, *statuses: str) -> list[Operation]:
+        return [
+            Operation(child.id, "retain", child.status, document_id, child.created_at, None, child.updated_at)
+            for child in self.children
+            if child.bank == bank and child.memory.document_id == document_id and child.status in statuses
+        ]
+
+    def _child(self, bank: str, operation_id: str) -> Child:
+        return next(child for child in self.children if child.bank == bank and child.id == operation_id)
+
+    @staticmethod
+    def _check_bank(bank: str) -> None:
+        unfit = "/" in bank or bank.startswith("_") or any(unicodedata.category(char) == "Cc" for char in bank)
+        if not bank or unfit or len(bank.encode()) > 192:
+            raise rejected(400)
+
+
+class FakePaperclip(_Scripted):
+    """Answers from the recording, and from what a test puts in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runs = {run["id"]: run for run in recording.runs()}
+        self.issues = {issue["id"]: issue for issue in recording.issues()}
+        self.comments = {comment["id"]: comment for comment in recording.comments()}
+        self.agent_ids = [agent["id"] for agent in recording.agents()]
+
+    async def run(self, run_id: str) -> Run | None:
+        self._ask("run", run_id)
+        return Run.model_validate(self.runs[run_id]) if run_id in self.runs else None
+
+    async def issue(self, issue_id: str) -> Issue | None:
+        self._ask("issue", issue_id)
+        return Issue.model_validate(self.issues[issue_id]) if issue_id in self.issues else None
+
+    async def comment(self, issue_id: str, comment_id: str) -> Comment | None:
+        self._ask("comment", issue_id, comment_id)
+        found = self.comments.get(comment_id)
+        return Comment.model_validate(found) if found is not None and found["issueId"] == issue_id else None
+
+    async def agents(self, company_id: str) -> Sequence[str]:
+        self._ask("agents", company_id)
+        return self.agent_ids
+
+    def _ask(self, method: str, *ids: str) -> None:
+        self._call(method, *ids)
+        if not all(re.match(UUID_PATTERN, each) for each in ids):
+            raise Transient("answered 500", upstream=Upstream.PAPERCLIP)
+
+
+@dataclass
+class FakeRecalls:
+    """The recalls topic: all records, tombstones as None."""
+
+    log: list[tuple[str, RecallRecord | None]] = field(default_factory=list)
+    down: bool = False
+
+    async def publish(self, record: RecallRecord) -> None:
+        await self._append(record.run_id, record)
+
+    async def end(self, run_id: str) -> None:
+        await self._append(run_id, None)
+
+    @property
+    def last(self) -> RecallRecord:
+        record = self.log[-1][1]
+        assert record is not None
+        return record
+
+    @property
+    def compacted(self) -> dict[str, RecallRecord]:
+        return {run: record for run, record in dict(self.log).items() if record is not None}
+
+    async def _append(self, run_id: str, record: RecallRecord | None) -> None:
+        if self.down:
+            raise unreachable(Upstream.KAFKA)
+        self.log.append((run_id, record))
+
+
+@dataclass
+class World:
+    """All fakes together, and the `Needs` that handlers get."""
+
+    rules: Rules = field(default_factory=Rules)
+    hindsight: FakeHindsight = field(default_factory=FakeHindsight)
+    paperclip: FakePaperclip | None = field(default_factory=FakePaperclip)
+    recalls: FakeRecalls = field(default_factory=FakeRecalls)
+    warnings: list[str] = field(default_factory=list)
+    now: float = NOW
+
+    @property
+    def needs(self) -> Needs:
+        return Needs(
+            rules=self.rules,
+            hindsight=self.hindsight,
+            paperclip=self.paperclip,
+            recalls=self.recalls,
+            now=lambda: self.now,
+            warn=lambda event, **_fields: self.warnings.append(event),
+        )

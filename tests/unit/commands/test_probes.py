@@ -1,0 +1,316 @@
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import structlog
+
+from consumer.commands.probes import (
+    Mark,
+    Probe,
+    as_json,
+    as_text,
+    log_probes,
+    passed,
+    probe_all,
+    settings_probes,
+)
+from consumer.errors import DeadLetterReason, DownKind, Permanent, SettingsError, Transient, Upstream, UpstreamDown
+from consumer.hindsight.client import HindsightClient
+from consumer.http.transport import Reply, Request, Send, Unreachable
+from consumer.kafka.topics import TopicReport, TopicState
+from consumer.paperclip.client import Identity, KeyKind, PaperclipClient
+from consumer.settings.model import Settings, load_settings
+
+HINDSIGHT_URL = "http://hindsight.example.org:8888"
+PAPERCLIP_URL = "http://paperclip.example.org:3100"
+BOARD = Identity(KeyKind.BOARD, ("c-1", "c-2"))
+
+
+Errors = dict[str, Exception]
+
+
+class Service:
+    """A service whose calls raise what they are told to."""
+
+    def __init__(self, version: str = "1.1.0", identity: Identity = BOARD, errors: Errors | None = None) -> None:
+        self._version = version
+        self._identity = identity
+        self._errors = errors or {}
+        self.asked: list[str] = []
+
+    async def health(self) -> None:
+        self._ask("health")
+
+    async def authenticate(self) -> Identity:
+        self._ask("authenticate")
+        return self._identity
+
+    async def version(self) -> str:
+        self._ask("version")
+        return self._version
+
+    def _ask(self, what: str) -> None:
+        self.asked.append(what)
+        if what in self._errors:
+            raise self._errors[what]
+
+
+def settings(**fields: Any) -> Settings:
+    given = {"hindsight_api_key": "sesame", "paperclip_api_url": PAPERCLIP_URL, "paperclip_api_key": "sesame"}
+    return Settings(hindsight_api_url=HINDSIGHT_URL, **(given | fields))
+
+
+def kafka_with(*reports: TopicReport) -> Callable[[Settings], Any]:
+    async def survey(_settings: Settings) -> list[TopicReport]:
+        return list(reports)
+
+    return survey
+
+
+def kafka_that_raises(error: Exception) -> Callable[[Settings], Any]:
+    async def survey(_settings: Settings) -> list[TopicReport]:
+        raise error
+
+    return survey
+
+
+FINE = kafka_with(TopicReport("runs", TopicState.EXISTS), TopicReport("comments", TopicState.EXISTS))
+
+
+async def probed(
+    hindsight: Any = None, paperclip: Any = None, survey: Callable[[Settings], Any] = FINE, **fields: Any
+) -> dict[str, Probe]:
+    probes = await probe_all(settings(**fields), hindsight or Service(), paperclip or Service(), survey)
+    assert len({probe.name for probe in probes}) == len(probes)
+    return {probe.name: probe for probe in probes}
+
+
+# The plugin's vectors (plugin-vectors.json, "check")
+
+
+def test_missing_hindsight_api_url_fails_and_names_the_field(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PAPERCLIP_MEMORY_HINDSIGHT_API_URL", raising=False)
+    with pytest.raises(SettingsError) as caught:
+        load_settings()
+    [probe] = settings_probes(caught.value)
+    assert probe.mark is Mark.FAILED
+    assert "hindsight_api_url (PAPERCLIP_MEMORY_HINDSIGHT_API_URL)" in probe.line
+
+
+async def test_unreachable_hindsight_fails_and_names_the_url() -> None:
+    async def refused(request: Request) -> Reply:
+        raise Unreachable("connection refused")
+
+    probe = (await probed(client(refused)))["hindsight"]
+    assert probe.mark is Mark.FAILED
+    assert HINDSIGHT_URL in probe.line
+    assert "connection refused" in probe.line
+    assert "hindsight_api_url (PAPERCLIP_MEMORY_HINDSIGHT_API_URL)" in probe.fix
+
+
+async def test_reachable_hindsight_passes() -> None:
+    async def answers(request: Request) -> Reply:
+        path = request.url.removeprefix(HINDSIGHT_URL)
+        if path == "/health":
+            return Reply(200, {}, b'{"status":"healthy","database":"connected"}')
+        if path == "/version":
+            return Reply(200, {}, b'{"api_version":"1.1.0"}')
+        return Reply(404, {}, b'{"detail":"Bank \'paperclip-memory-check\' not found"}')
+
+    probe = (await probed(client(answers)))["hindsight"]
+    assert probe == Probe("hindsight", Mark.OK, f"{HINDSIGHT_URL} answers and accepts our key; version 1.1.0")
+
+
+def client(send: Send) -> HindsightClient:
+    return HindsightClient(send, HINDSIGHT_URL, key="sesame", user_agent="paperclip-memory/test")
+
+
+# Beyond the vectors
+
+
+async def test_all_is_well_in_one_line_each() -> None:
+    probes = await probe_all(settings(), Service(), Service(), FINE)
+    assert as_text(probes).splitlines() == [
+        "✓ settings: complete",
+        "✓ kafka: localhost:9092 answers",
+        "✓ topics: all 2 exist",
+        f"✓ hindsight: {HINDSIGHT_URL} answers and accepts our key; version 1.1.0",
+        f"✓ paperclip: {PAPERCLIP_URL} answers and accepts our key as a board member's; companies: 2",
+    ]
+    assert passed(probes)
+
+
+async def test_health_alone_proves_no_key() -> None:
+    hindsight, paperclip = Service(), Service()
+    await probed(hindsight, paperclip)
+    assert hindsight.asked == ["health", "authenticate", "version"]
+    assert paperclip.asked == ["health", "authenticate"]
+
+
+ERRORS = [
+    (lambda up: UpstreamDown("answered 401", upstream=up, kind=DownKind.REFUSED), "set {name}_api_key"),
+    (lambda up: UpstreamDown("refused", upstream=up, kind=DownKind.UNREACHABLE), "start it there, or correct {name}"),
+    (lambda up: Transient("answered 503", upstream=up), "look at its log"),
+    (
+        lambda up: Permanent("answered 307", upstream=up, reason=DeadLetterReason.REJECTED),
+        "another server seems to answer",
+    ),
+]
+
+
+@pytest.mark.parametrize("call", ["health", "authenticate"])
+@pytest.mark.parametrize(("error", "fix"), ERRORS)
+@pytest.mark.parametrize("name", ["hindsight", "paperclip"])
+async def test_what_fails_is_named_with_what_to_do(
+    name: str, error: Callable[[Upstream], Exception], fix: str, call: str
+) -> None:
+    raised = error(Upstream(name))
+    failing = Service(errors={call: raised})
+    probes = await (probed(failing) if name == "hindsight" else probed(paperclip=failing))
+    probe = probes.pop(name)
+    assert (probe.mark, probe.text) == (Mark.FAILED, str(raised))
+    assert fix.format(name=name) in probe.fix
+    assert all(other.mark is Mark.OK for other in probes.values())
+
+
+@pytest.mark.parametrize("version", ["0.8.5", "0.8", "0.7.12", "unknown"])
+async def test_an_old_hindsight_is_a_warning(version: str) -> None:
+    probe = (await probed(Service(version=version)))["hindsight"]
+    assert probe.mark is Mark.WARNED
+    assert f"version {version}: before 0.8.6 a repeated comment is worked again" in probe.text
+    assert "0.8.6" in probe.fix
+
+
+@pytest.mark.parametrize("version", ["0.8.6", "0.8.6rc1", "0.10.0", "1.0", "v2.1.0"])
+async def test_a_newer_hindsight_is_none(version: str) -> None:
+    assert (await probed(Service(version=version)))["hindsight"].mark is Mark.OK
+
+
+async def test_a_hindsight_without_a_version_counts_as_old() -> None:
+    service = Service(errors={"version": Transient("answered 404", upstream=Upstream.HINDSIGHT)})
+    assert "version unknown" in (await probed(service))["hindsight"].text
+
+
+async def test_keys_that_nobody_asked_for_are_said() -> None:
+    probes = await probed(hindsight_api_key=None, paperclip_api_key=None)
+    assert "answers and needs no key" in probes["hindsight"].text
+    assert "answers and needs no key" in probes["paperclip"].text
+
+
+async def test_paperclip_may_be_absent_and_what_is_lost_is_said() -> None:
+    probes = await probe_all(settings(paperclip_api_url=None, paperclip_api_key=None), Service(), None, FINE)
+    probe = probes[-1]
+    assert probe.mark is Mark.ABSENT
+    assert probe.line.startswith("\N{EN DASH} paperclip: not configured: ")
+    assert "first 120 characters" in probe.text
+    assert "paperclip_api_url (PAPERCLIP_MEMORY_PAPERCLIP_API_URL)" in probe.fix
+    assert passed(probes)
+
+
+@pytest.mark.parametrize(
+    ("identity", "mark", "text"),
+    [
+        (Identity(KeyKind.AGENT, ("c-1",), "a-1"), Mark.OK, "as an agent's; companies: 1"),
+        (Identity(KeyKind.BOARD, ()), Mark.WARNED, "shows no company"),
+    ],
+)
+async def test_whose_key_it_is_is_said(identity: Identity, mark: Mark, text: str) -> None:
+    probe = (await probed(paperclip=Service(identity=identity)))["paperclip"]
+    assert probe.mark is mark
+    assert text in probe.text
+
+
+async def test_a_paperclip_client_can_be_probed() -> None:
+    async def send(request: Request) -> Reply:
+        return Reply(200, {}, b'{"status":"ok"}' if request.url.endswith("/health") else b"[]")
+
+    paperclip = PaperclipClient(send, PAPERCLIP_URL, key="sesame", user_agent="paperclip-memory/test")
+    assert (await probed(paperclip=paperclip))["paperclip"].mark is Mark.WARNED
+
+
+async def test_no_kafka_fails_with_the_servers_and_says_no_more() -> None:
+    down = UpstreamDown("Kafka at a:1: refused", upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)
+    probes = await probed(survey=kafka_that_raises(down))
+    assert probes["kafka"].mark is Mark.FAILED
+    assert probes["kafka"].text == "Kafka at a:1: refused"
+    assert "kafka_bootstrap_servers (PAPERCLIP_MEMORY_KAFKA_BOOTSTRAP_SERVERS)" in probes["kafka"].fix
+    assert "topics" not in probes
+
+
+async def test_topics_that_are_wanting_have_a_line_each() -> None:
+    probes = await probed(
+        survey=kafka_with(
+            TopicReport("runs", TopicState.MISSING),
+            TopicReport(
+                "comments", TopicState.DIFFERS, ("2 partitions, not 8", "cleanup.policy is compact, not delete")
+            ),
+            TopicReport("recalls", TopicState.EXISTS, ("the broker does not tell its policy",)),
+        )
+    )
+    assert probes["topic runs"].line == "✗ topic runs: does not exist. To do: run `paperclip-memory topics`"
+    assert probes["topic comments"].mark is Mark.WARNED
+    assert probes["topic comments"].text == "2 partitions, not 8; cleanup.policy is compact, not delete"
+    assert probes["kafka"].mark is Mark.OK
+    assert not {"topic recalls", "topics"} & set(probes)
+
+
+PROBES = [
+    Probe("settings", Mark.OK, "complete"),
+    Probe("kafka", Mark.FAILED, "no connection", "start it"),
+    Probe("topic runs", Mark.WARNED, "2 partitions, not 8", "alter it"),
+    Probe("paperclip", Mark.ABSENT, "not configured"),
+]
+
+
+def test_people_read_lines() -> None:
+    assert as_text(PROBES).splitlines() == [
+        "✓ settings: complete",
+        "✗ kafka: no connection. To do: start it",
+        "! topic runs: 2 partitions, not 8. To do: alter it",
+        "\N{EN DASH} paperclip: not configured",
+    ]
+
+
+def test_scripts_read_json() -> None:
+    assert json.loads(as_json(PROBES)) == {
+        "ok": False,
+        "probes": [
+            {"name": "settings", "mark": "ok", "text": "complete", "fix": ""},
+            {"name": "kafka", "mark": "failed", "text": "no connection", "fix": "start it"},
+            {"name": "topic runs", "mark": "warned", "text": "2 partitions, not 8", "fix": "alter it"},
+            {"name": "paperclip", "mark": "absent", "text": "not configured", "fix": ""},
+        ],
+    }
+
+
+@pytest.mark.parametrize(
+    ("mark", "ok"), [(Mark.OK, True), (Mark.WARNED, True), (Mark.ABSENT, True), (Mark.FAILED, False)]
+)
+def test_only_a_failure_fails(mark: Mark, ok: bool) -> None:
+    assert passed([Probe("settings", Mark.OK, "complete"), Probe("x", mark, "")]) is ok
+
+
+def test_a_worker_logs_each_probe_with_its_weight() -> None:
+    with structlog.testing.capture_logs() as logs:
+        log_probes(structlog.get_logger(), PROBES)
+    assert logs == [
+        {"log_level": "info", "event": "probe", "probe": "settings", "mark": "ok", "found": "complete"},
+        {
+            "log_level": "error",
+            "event": "probe",
+            "probe": "kafka",
+            "mark": "failed",
+            "found": "no connection",
+            "fix": "start it",
+        },
+        {
+            "log_level": "warning",
+            "event": "probe",
+            "probe": "topic runs",
+            "mark": "warned",
+            "found": "2 partitions, not 8",
+            "fix": "alter it",
+        },
+        {"log_level": "warning", "event": "probe", "probe": "paperclip", "mark": "absent", "found": "not configured"},
+    ]

@@ -1,0 +1,127 @@
+import json
+from dataclasses import replace
+
+import pytest
+from rich.console import Console
+
+from consumer.errors import DownKind, Upstream, UpstreamDown
+from consumer.exporter.lag import Lag
+from consumer.exporter.snapshot import HindsightSeen, KafkaSeen
+from consumer.exporter.status import SHOWN, Letters, Status, as_json, as_screen, take
+from consumer.stream.records import Partition
+from consumer.stream.source import committed_at
+from tests.unit.exporter.samples import HINDSIGHT, KAFKA, NOW, RECALL, RETAIN
+
+LETTERS = Letters({"rejected": 2, "undecodable": 1}, redriven=5)
+ALL = Status(NOW, replace(KAFKA, groups=(replace(RECALL, last_commit=NOW - 3), RETAIN)), HINDSIGHT, LETTERS, {})
+
+
+def screen(status: Status) -> str:
+    console = Console(width=160, record=True, file=None, force_terminal=False)
+    with console.capture() as capture:
+        console.print(as_screen(status))
+    return capture.get()
+
+
+def test_one_screen() -> None:
+    lines = [line.strip() for line in screen(ALL).splitlines()]
+    assert lines[0] == "paperclip-memory, 2026-11-30 10:20:00 UTC"
+    assert "recall: 2 members (stable), 2 records behind, the oldest for 12 s, last commit 3 s ago" in lines
+    assert "retain: 0 members (empty), 4 records behind, the oldest for 1 min, no commit known" in lines
+    rows = [line.split() for line in lines]
+    assert ["runs", "0", "5", "7", "2", "12", "s"] in rows
+    assert ["comments", "1", "none", "4", "4", "1", "min"] in rows
+    assert "4 pending, 0 processing, 1 failed operations; the oldest unfinished is 33 s old" in lines
+    assert "11 memories wait for consolidation, of 2 it failed" in lines
+    assert "60 banks, 50 of them looked into; counts from /metrics" in lines
+    assert "Dead letters: 3 open (2 rejected, 1 undecodable), 5 sent back" in lines
+
+
+def test_nothing_waits() -> None:
+    caught_up = replace(RECALL, members=1, lags=(Lag(Partition("runs", 0), 7, 7, 0, 0.0),))
+    shown = screen(replace(ALL, kafka=replace(KAFKA, groups=(caught_up,)), letters=Letters({}, 0)))
+    assert "recall: 1 member (stable), nothing waits" in shown
+    assert "Dead letters: 0 open, 0 sent back" in shown
+
+
+def test_a_topic_that_does_not_exist_is_told() -> None:
+    shown = screen(replace(ALL, kafka=replace(KAFKA, groups=(replace(RECALL, lags=()),))))
+    assert "✗ topic runs does not exist: run `paperclip-memory topics`" in shown
+
+
+def test_of_many_partitions_those_that_lag_are_shown() -> None:
+    lags = tuple(Lag(Partition("runs", n), 5, 5 + (n % 10 == 0), int(n % 10 == 0), 1.0) for n in range(SHOWN + 18))
+    shown = screen(replace(ALL, kafka=replace(KAFKA, groups=(replace(RECALL, lags=lags),))))
+    assert shown.count(" runs ") + shown.count("\nruns ") == 5
+    assert f"{SHOWN + 13} more partitions are not shown" in shown
+
+
+def test_json_holds_everything() -> None:
+    document = json.loads(as_json(ALL))
+    assert (document["at"], document["silent"]) == ("2026-11-30T10:20:00Z", {})
+    recall, retain = document["groups"]
+    assert (recall["last_commit"], retain["last_commit"]) == ("2026-11-30T10:19:57Z", None)
+    assert (retain["members"], retain["state"], retain["lag_records"], retain["lag_seconds"]) == (0, "empty", 4, 60.0)
+    assert retain["partitions"][1] == {
+        "topic": "comments",
+        "partition": 1,
+        "committed": None,
+        "end": 4,
+        "lag_records": 4,
+        "lag_seconds": 60.0,
+    }
+    assert document["hindsight"] == {
+        "origin": "/metrics",
+        "pending": 4,
+        "processing": 0,
+        "failed": 1,
+        "oldest_pending_seconds": 33.0,
+        "consolidation_backlog": 11,
+        "consolidation_failed": 2,
+        "banks_known": 60,
+        "banks_observed": 50,
+    }
+    assert document["dead_letters"] == {"by_reason": {"rejected": 2, "undecodable": 1}, "redriven": 5}
+
+
+async def test_a_silent_source_is_named_and_hides_no_other() -> None:
+    async def kafka() -> KafkaSeen:
+        raise UpstreamDown("Kafka at x:9092: refused", upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)
+
+    async def hindsight() -> HindsightSeen:
+        return HINDSIGHT
+
+    async def letters() -> Letters:
+        return LETTERS
+
+    status = await take(kafka, hindsight, letters, now=lambda: NOW)
+    assert status == Status(NOW, None, HINDSIGHT, LETTERS, {"kafka": "Kafka at x:9092: refused"})
+    shown = screen(status)
+    assert "✗ kafka: Kafka at x:9092: refused" in shown
+    assert "counts from /metrics" in shown
+    assert "behind" not in shown
+    assert json.loads(as_json(status))["groups"] is None
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0, "0 s"),
+        (0.4, "0 s"),
+        (59, "59 s"),
+        (61, "1 min 1 s"),
+        (3600, "1 h"),
+        (3_605, "1 h 5 s"),
+        (180_000, "2 d 2 h"),
+    ],
+)
+def test_spans_read_well(seconds: float, shown: str) -> None:
+    status = replace(ALL, hindsight=replace(HINDSIGHT, oldest_pending=seconds))
+    assert f"the oldest unfinished is {shown} old" in screen(status)
+
+
+@pytest.mark.parametrize(
+    ("note", "at"), [("2026-11-30T10:20:00.000+00:00", NOW), ("", None), ("another's metadata", None)]
+)
+def test_when_a_commit_was_made_stands_in_its_note(note: str, at: float | None) -> None:
+    assert committed_at(note) == at

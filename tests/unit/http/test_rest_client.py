@@ -1,0 +1,91 @@
+import json
+import traceback
+from enum import StrEnum
+from typing import Any
+
+import pytest
+
+from consumer.errors import Permanent, Transient, Upstream, UpstreamDown
+from consumer.http.rest_client import Rest
+from consumer.http.transport import Broken
+from tests.unit.http.scripted import Scripted, answer
+
+BASE = "https://h.example/base"
+
+
+class Operation(StrEnum):
+    ASK = "ask"
+
+
+def rest(send: Scripted, key: str | None = "s3cret") -> Rest:
+    return Rest(send, BASE, Upstream.HINDSIGHT, key=key, user_agent="paperclip-memory/1.2.3", timeout=15)
+
+
+async def test_a_request_with_a_body() -> None:
+    send = Scripted([answer(200)])
+    await rest(send).call(Operation.ASK, "POST", "/v1/x", {"text": "é\ud83d", "n": 1})
+    (request,) = send.asked
+    assert (request.method, request.url, request.timeout, request.operation) == ("POST", BASE + "/v1/x", 15, "ask")
+    assert request.body == b'{"text":"\\u00e9\\ud83d","n":1}'
+    assert request.headers == {
+        "User-Agent": "paperclip-memory/1.2.3",
+        "Accept": "application/json",
+        "Authorization": "Bearer s3cret",
+        "Content-Type": "application/json",
+    }
+
+
+async def test_a_request_without_body_and_key() -> None:
+    send = Scripted([answer(204)])
+    await rest(send, key=None).call(Operation.ASK, "GET", "/v1/x", timeout=5)
+    (request,) = send.asked
+    assert (request.body, request.timeout) == (b"", 5)
+    assert request.headers == {"User-Agent": "paperclip-memory/1.2.3", "Accept": "application/json"}
+
+
+@pytest.mark.parametrize("key", ["two\nlines", "tab\t", "schlüssel"])
+def test_a_key_that_no_header_can_carry(key: str) -> None:
+    with pytest.raises(ValueError, match="API key of hindsight") as caught:
+        rest(Scripted([]), key=key)
+    assert key not in str(caught.value)
+
+
+async def test_accepted_statuses_are_replies_and_others_errors() -> None:
+    send = Scripted([answer(404, b"x"), answer(422, {"detail": []}), answer(401), Broken("reset")])
+    asking = rest(send)
+    assert (await asking.call(Operation.ASK, "GET", "/", accept=(404,))).body == b"x"
+    for error in (Permanent, UpstreamDown, Transient):
+        with pytest.raises(error, match=f"ask at {BASE}") as caught:
+            await asking.call(Operation.ASK, "GET", "/", accept=(404,))
+        assert "s3cret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>hush-hush</html>",
+        b"",
+        b"\xff",
+        b"null",
+        b"[]",
+        b'{"b":"hush-hush"}',
+        b'{"a":"hush-hush"}',
+        b"[" * 100_000,
+    ],
+)
+async def test_another_body_than_promised_is_transient_and_stays_private(body: bytes) -> None:
+    def parse(value: Any) -> int:
+        return int(value["a"])
+
+    with pytest.raises(Transient, match="not with what Hindsight answers") as caught:
+        rest(Scripted([])).read(answer(200, body), Operation.ASK, parse)
+    assert "hush" not in "".join(traceback.format_exception(caught.value))
+
+
+def test_a_body_as_promised() -> None:
+    assert rest(Scripted([])).read(answer(200, {"a": 1}), Operation.ASK, lambda value: value["a"]) == 1
+
+
+def test_lone_surrogates_are_read() -> None:
+    body = json.dumps({"a": "\ud83d"}).encode()
+    assert rest(Scripted([])).read(answer(200, body), Operation.ASK, lambda value: value["a"]) == "\ud83d"

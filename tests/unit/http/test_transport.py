@@ -1,0 +1,40 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from consumer.http.transport import base_url, segment
+
+
+@pytest.mark.parametrize(
+    ("given_url", "expected"),
+    [
+        ("http://localhost:8888", "http://localhost:8888"),
+        ("http://localhost:8888/", "http://localhost:8888"),
+        (" https://h.example/base/path// ", "https://h.example/base/path"),
+        ("https://h.example/base?q=1#f", "https://h.example/base"),
+        ("http://[::1]:80/x", "http://[::1]:80/x"),
+    ],
+)
+def test_a_base_url_keeps_its_path_and_loses_the_rest(given_url: str, expected: str) -> None:
+    assert base_url(given_url) == expected
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8888", "ftp://h/", "http://", "/path", "https:///path"])
+def test_no_base_url(url: str) -> None:
+    with pytest.raises(ValueError, match="is not an absolute http:// or https:// URL"):
+        base_url(url)
+
+
+def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
+    with pytest.raises(ValueError, match="user name or password") as caught:
+        base_url("https://ada:s3cret@h.example/")
+    assert "s3cret" not in str(caught.value)
+
+
+@given(st.text(st.characters(exclude_categories=["Cs"])))
+def test_a_segment_is_one_segment(text: str) -> None:
+    assert not set(segment(text)) & set("/?#:@+ &")
+
+
+def test_a_bank_id_in_a_path() -> None:
+    assert segment("paperclip::c::a/b@c+d é") == "paperclip%3A%3Ac%3A%3Aa%2Fb%40c%2Bd%20%C3%A9"

@@ -1,0 +1,158 @@
+from typing import Any
+
+import pytest
+import structlog
+from structlog.testing import LogCapture
+
+from consumer.errors import DeadLetterReason, Upstream
+from consumer.handlers.results import FailReason, SkipReason
+from consumer.observability.engine_log import bank_hash, log_signals, warn_once
+from consumer.stream.signals import (
+    BreakerMoved,
+    BreakerReason,
+    CommitEnded,
+    CommitResult,
+    Ending,
+    Overtaken,
+    ParkReason,
+    PollFailed,
+    Rebalanced,
+    RebalanceKind,
+    Signal,
+    Stuck,
+)
+from tests.unit.observability.samples import attempt
+
+FACTS = {"event_id": "e-1", "comment_id": "c-1", "topic": "paperclip.issue.comments", "partition": 3, "offset": 4711}
+
+
+@pytest.fixture
+def capture() -> LogCapture:
+    return LogCapture()
+
+
+@pytest.fixture
+def logger(capture: LogCapture) -> Any:
+    return structlog.wrap_logger(
+        structlog.PrintLogger(), processors=[capture], wrapper_class=structlog.make_filtering_bound_logger(0)
+    )
+
+
+def logged(logger: Any, capture: LogCapture, signal: Signal) -> dict[str, Any]:
+    log_signals(logger)(signal)
+    [line] = capture.entries
+    return dict(line)
+
+
+def test_a_finished_record_is_one_line_with_all_that_finds_it(logger: Any, capture: LogCapture) -> None:
+    assert logged(logger, capture, attempt(duration=0.051234, attempts=2, facts=FACTS)) == {
+        "log_level": "info",
+        "event": "record handled",
+        "lane": "retain",
+        "handler": "retain",
+        **FACTS,
+        "outcome": "succeeded",
+        "duration": 0.0512,
+        "attempts": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("ending", "reason", "level", "event"),
+    [
+        (Ending.SKIPPED, SkipReason.NO_AGENT, "info", "record skipped"),
+        (Ending.IGNORED, None, "debug", "record ignored"),
+        (Ending.FAILED, FailReason.HINDSIGHT, "warning", "record handled without its upstream"),
+        (Ending.RETRIED, ParkReason.RETRY, "warning", "record will be retried"),
+        (Ending.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, "warning", "record will be retried"),
+        (Ending.RETRIED, ParkReason.NOT_YET, "info", "record waits"),
+        (Ending.DEAD_LETTERED, DeadLetterReason.REJECTED, "warning", "record dead-lettered"),
+    ],
+)
+def test_endings_have_their_level_and_reason(
+    logger: Any, capture: LogCapture, ending: Ending, reason: Any, level: str, event: str
+) -> None:
+    line = logged(logger, capture, attempt(ending=ending, reason=reason, delay=1.23456, error="500 for POST /x"))
+    assert (line["log_level"], line["event"], line["outcome"]) == (level, event, ending)
+    assert line.get("reason") == reason
+    assert line["error"] == "500 for POST /x"
+    assert line.get("delay") == (1.235 if ending is Ending.RETRIED else None)
+
+
+def test_a_bank_is_logged_as_its_hash(logger: Any, capture: LogCapture) -> None:
+    bank = "paperclip::c::a::user::someone@example.com"
+    line = logged(logger, capture, attempt(facts={"bank": bank}))
+    assert line["bank_hash"] == bank_hash(bank)
+    assert "bank" not in line
+    assert "example.com" not in str(line)
+
+
+def test_bank_hashes_are_short_stable_and_different() -> None:
+    assert bank_hash("paperclip::c::a") == "acf9ba54641e"
+    assert bank_hash("paperclip::c::b") != bank_hash("paperclip::c::a")
+    assert len(bank_hash("\ud83d")) == 12
+
+
+@pytest.mark.parametrize(
+    ("signal", "line"),
+    [
+        (
+            CommitEnded("retain", CommitResult.COMMITTED, 8),
+            {"log_level": "debug", "event": "offsets committed", "partitions": 8},
+        ),
+        (
+            CommitEnded("retain", CommitResult.UNKNOWN, 8, "timed out"),
+            {"log_level": "warning", "event": "offsets not committed", "result": "unknown", "error": "timed out"},
+        ),
+        (
+            Rebalanced("retain", RebalanceKind.ASSIGNED, 8, 0.12345),
+            {"log_level": "info", "event": "partitions assigned", "partitions": 8, "seconds": 0.123, "drained": True},
+        ),
+        (
+            Rebalanced("retain", RebalanceKind.REVOKED, 8, 3.0, drained=False),
+            {"log_level": "warning", "event": "partitions revoked", "drained": False},
+        ),
+        (
+            BreakerMoved("retain", Upstream.HINDSIGHT, BreakerReason.REFUSED, opened=True, error="401"),
+            {"log_level": "warning", "upstream": "hindsight", "reason": "refused", "error": "401"},
+        ),
+        (
+            BreakerMoved("retain", Upstream.HINDSIGHT, BreakerReason.REFUSED, opened=False),
+            {"log_level": "info", "event": "breaker closed", "upstream": "hindsight"},
+        ),
+        (
+            Overtaken("retain", "t", 3, 17),
+            {"log_level": "warning", "topic": "t", "partition": 3, "records": 17},
+        ),
+        (PollFailed("retain", "boom"), {"log_level": "warning", "event": "poll failed", "error": "boom"}),
+        (
+            Stuck("retain", 61.26, "File …"),
+            {"log_level": "error", "event": "no progress", "seconds": 61.3, "stack": "File …"},
+        ),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_what_happens_to_a_lane_is_logged(
+    logger: Any, capture: LogCapture, signal: Signal, line: dict[str, Any]
+) -> None:
+    shown = logged(logger, capture, signal)
+    assert shown["lane"] == "retain"
+    assert {**shown, **line} == shown
+
+
+def test_a_consumer_that_keeps_raising_is_one_line_a_lane(logger: Any, capture: LogCapture) -> None:
+    notify = log_signals(logger)
+    for lane in ("recall", "retain", "recall", "recall"):
+        notify(PollFailed(lane, "boom"))
+    assert [line["lane"] for line in capture.entries] == ["recall", "retain"]
+
+
+def test_handlers_warnings_come_once_and_without_banks(logger: Any, capture: LogCapture) -> None:
+    warn = warn_once(logger)
+    warn("only the event's own agent is known", bank="paperclip::c::a", comment_id="c-1")
+    warn("only the event's own agent is known", comment_id="c-2")
+    warn("another")
+    assert [(line["event"], line.get("bank_hash"), line.get("comment_id")) for line in capture.entries] == [
+        ("only the event's own agent is known", bank_hash("paperclip::c::a"), "c-1"),
+        ("another", None, None),
+    ]

@@ -1,0 +1,91 @@
+import asyncio
+from collections.abc import Iterable
+
+import pytest
+from prometheus_client import CollectorRegistry
+
+from consumer.errors import Upstream
+from consumer.observability import lane_gauges
+from consumer.observability.lane_gauges import LaneGauges, Pulse
+from consumer.stream.signals import BreakerReason, LaneState, ParkReason
+from tests.unit.observability.samples import lane, value
+
+
+def registered(*states: LaneState) -> CollectorRegistry:
+    registry = CollectorRegistry()
+    registry.register(LaneGauges(lambda: states))
+    return registry
+
+
+def test_plain_gauges_say_what_the_lane_says() -> None:
+    registry = registered(
+        lane(lane="recall", in_flight=3, buffered=40, last_poll=100.5, last_commit=99.0, oldest_uncommitted=2.5)
+    )
+    assert value(registry, "inflight_events", lane="recall") == 3
+    assert value(registry, "buffered_events", lane="recall") == 40
+    assert value(registry, "last_poll_timestamp_seconds", lane="recall") == 100.5
+    assert value(registry, "last_commit_timestamp_seconds", lane="recall") == 99.0
+    assert value(registry, "oldest_uncommitted_seconds", lane="recall") == 2.5
+
+
+def test_parked_records_are_shown_by_reason_zeros_too() -> None:
+    registry = registered(lane(parked={ParkReason.NOT_YET: 2}))
+    assert value(registry, "parked_events", lane="retain", reason="not_yet") == 2
+    assert value(registry, "parked_events", lane="retain", reason="retry") == 0
+    assert value(registry, "parked_events", lane="retain", reason="dead_letter_unavailable") == 0
+
+
+def test_an_open_breaker_is_one_under_its_reason_alone() -> None:
+    registry = registered(lane(breakers={Upstream.HINDSIGHT: BreakerReason.REFUSED}))
+    shown = {
+        (upstream, reason): value(registry, "breaker_open", lane="retain", upstream=upstream, reason=reason)
+        for upstream in Upstream
+        for reason in BreakerReason
+    }
+    assert shown.pop((Upstream.HINDSIGHT, BreakerReason.REFUSED)) == 1
+    assert set(shown.values()) == {0}
+
+
+def test_partitions_are_added_up_over_lanes() -> None:
+    registry = registered(lane(lane="recall", assigned={"a": 4}, paused={"a": 1}), lane(assigned={"a": 2, "b": 8}))
+    assert value(registry, "assigned_partitions", topic="a") == 6
+    assert value(registry, "assigned_partitions", topic="b") == 8
+    assert value(registry, "paused_partitions", topic="a") == 1
+    assert value(registry, "paused_partitions", topic="b") == 0
+
+
+def test_the_gauges_are_described_so_that_a_second_set_is_refused() -> None:
+    registry = registered()
+    with pytest.raises(ValueError, match="Duplicated"):
+        registry.register(LaneGauges(lambda: ()))
+
+
+def test_a_pulse_shows_nothing_before_its_first_beat() -> None:
+    assert Pulse(lambda: [lane()], lambda: 10.0).seen == lane_gauges.Seen(10.0, ())
+
+
+def test_a_beat_keeps_what_it_saw_and_when() -> None:
+    in_flight, times = iter([1, 2]), iter([10.0, 20.0])
+    pulse = Pulse(lambda: [lane(in_flight=next(in_flight))], lambda: next(times))
+    pulse.beat()
+    assert pulse.started == 10.0
+    assert pulse.seen == pulse.seen == lane_gauges.Seen(20.0, (lane(in_flight=1),))
+
+
+async def test_a_running_pulse_beats_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane_gauges, "BEAT", 0.0)
+    third = asyncio.Event()
+    beats = 0
+
+    def states() -> Iterable[LaneState]:
+        nonlocal beats
+        beats += 1
+        if beats == 3:
+            third.set()
+        return [lane(in_flight=beats)]
+
+    pulse = Pulse(states)
+    task = asyncio.create_task(pulse.run())
+    await asyncio.wait_for(third.wait(), 10)
+    task.cancel()
+    assert pulse.seen.lanes[0].in_flight >= 3

@@ -1,0 +1,205 @@
+import pytest
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.parser import text_string_to_metric_families
+
+from consumer.errors import DeadLetterReason, Upstream
+from consumer.handlers.results import FailReason, SkipReason
+from consumer.http.transport import Broken, Reply, Request, SendError, TimedOut, Unreachable
+from consumer.observability.exporter_gauges import ExporterGauges
+from consumer.observability.lane_gauges import LaneGauges
+from consumer.observability.metrics import METRICS, Result
+from consumer.observability.prometheus import Metrics, result_of
+from consumer.observability.relay_gauges import RelayGauges, count_published
+from consumer.observability.tool_metrics import ToolCalls
+from consumer.relay.signals import Source
+from consumer.stream.signals import (
+    BreakerMoved,
+    BreakerReason,
+    CommitEnded,
+    CommitResult,
+    Ending,
+    Overtaken,
+    ParkReason,
+    PollFailed,
+    Rebalanced,
+    RebalanceKind,
+    Stuck,
+)
+from tests.unit.exporter.samples import NOW, seen_hindsight, seen_kafka
+from tests.unit.observability.samples import attempt, lane, value
+
+
+@pytest.fixture
+def registry() -> CollectorRegistry:
+    return CollectorRegistry()
+
+
+@pytest.fixture
+def metrics(registry: CollectorRegistry) -> Metrics:
+    return Metrics(
+        registry,
+        version="1.2.3",
+        lanes=("recall", "retain"),
+        operations={Upstream.HINDSIGHT: ("recall", "retain"), Upstream.PAPERCLIP: ("comment",)},
+    )
+
+
+def samples(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str], ...]], float]:
+    """Every sample of ours in the text that a scrape gets."""
+    return {
+        (sample.name, tuple(sorted(sample.labels.items()))): sample.value
+        for family in text_string_to_metric_families(generate_latest(registry).decode())
+        for sample in family.samples
+        if sample.name.startswith("paperclip_memory_")
+    }
+
+
+def test_every_counter_stands_at_zero_from_the_start(registry: CollectorRegistry, metrics: Metrics) -> None:
+    registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0})]))
+    ToolCalls(registry)
+    count_published(registry, ["t"])
+    registry.register(RelayGauges({Source.RUNS: "t"}, lambda _: 0.0, list))
+    registry.register(ExporterGauges(seen_kafka, seen_hindsight, 60.0, lambda: NOW))
+    before = samples(registry)
+    present = {name for name, _ in before}
+    for metric in METRICS:
+        suffix = "_count" if metric.kind == "histogram" else ""
+        assert metric.full_name + suffix in present
+    assert {number for (name, _), number in before.items() if name.endswith(("_total", "_count"))} == {0.0}
+    assert not any(name.endswith("_created") for name in present)
+
+
+def test_signals_make_no_series_that_was_not_there(registry: CollectorRegistry, metrics: Metrics) -> None:
+    before = set(samples(registry))
+    for handler in ("recall", "forget", "ignored", "undecodable", "one of tomorrow"):
+        for ending in Ending:
+            for reason in (None, *SkipReason, *FailReason, *DeadLetterReason, *ParkReason):
+                metrics.notify(attempt(handler=handler, ending=ending, reason=reason))
+    assert set(samples(registry)) == before
+
+
+def test_a_success_counts_its_time_and_its_age(registry: CollectorRegistry, metrics: Metrics) -> None:
+    metrics.notify(attempt(duration=0.05, age=1.5))
+    assert value(registry, "events_total", handler="retain", outcome="succeeded") == 1
+    assert value(registry, "event_duration_seconds_sum", handler="retain") == 0.05
+    assert value(registry, "event_duration_seconds_bucket", handler="retain", le="0.05") == 1
+    assert value(registry, "event_duration_seconds_bucket", handler="retain", le="0.025") == 0
+    assert value(registry, "event_age_seconds_sum", handler="retain") == 1.5
+
+
+def test_a_retry_has_a_duration_but_is_not_done(registry: CollectorRegistry, metrics: Metrics) -> None:
+    metrics.notify(attempt(ending=Ending.RETRIED, reason=ParkReason.RETRY))
+    assert value(registry, "events_total", handler="retain", outcome="retried") == 1
+    assert value(registry, "event_duration_seconds_count", handler="retain") == 1
+    assert value(registry, "event_age_seconds_count", handler="retain") == 0
+
+
+def test_an_age_from_a_clock_ahead_of_ours_is_zero(registry: CollectorRegistry, metrics: Metrics) -> None:
+    metrics.notify(attempt(age=-3.0))
+    assert value(registry, "event_age_seconds_sum", handler="retain") == 0
+
+
+def test_ignored_and_undecodable_records_dilute_no_latency(registry: CollectorRegistry, metrics: Metrics) -> None:
+    metrics.notify(attempt(handler="ignored", ending=Ending.IGNORED))
+    metrics.notify(attempt(handler="undecodable", ending=Ending.DEAD_LETTERED, reason=DeadLetterReason.UNDECODABLE))
+    assert value(registry, "events_total", handler="ignored", outcome="ignored") == 1
+    assert value(registry, "dead_letters_total", handler="undecodable", reason="undecodable") == 1
+    assert {number for (name, _), number in samples(registry).items() if name.endswith("_seconds_count")} == {0.0}
+
+
+def test_reasons_are_counted_where_they_belong(registry: CollectorRegistry, metrics: Metrics) -> None:
+    metrics.notify(attempt(ending=Ending.SKIPPED, reason=SkipReason.NO_AGENT))
+    metrics.notify(attempt(ending=Ending.DEAD_LETTERED, reason=DeadLetterReason.REJECTED))
+    metrics.notify(attempt(handler="recall", ending=Ending.FAILED, reason=FailReason.HINDSIGHT))
+    assert value(registry, "skipped_total", handler="retain", reason="no_agent") == 1
+    assert value(registry, "dead_letters_total", handler="retain", reason="rejected") == 1
+    assert value(registry, "events_total", handler="recall", outcome="failed") == 1
+
+
+def test_an_unknown_handler_is_other(registry: CollectorRegistry, metrics: Metrics) -> None:
+    metrics.notify(attempt(handler="one of tomorrow"))
+    assert value(registry, "events_total", handler="other", outcome="succeeded") == 1
+    assert value(registry, "event_duration_seconds_count", handler="other") == 1
+
+
+def test_what_happens_to_lanes_is_counted(registry: CollectorRegistry, metrics: Metrics) -> None:
+    metrics.notify(CommitEnded("retain", CommitResult.UNKNOWN, 3))
+    metrics.notify(Rebalanced("recall", RebalanceKind.LOST, 4))
+    metrics.notify(Overtaken("retain", "topic", 0, 17))
+    metrics.notify(PollFailed("recall", "boom"))
+    assert value(registry, "commits_total", lane="retain", result="unknown") == 1
+    assert value(registry, "rebalances_total", lane="recall", kind="lost") == 1
+    assert value(registry, "overtaken_records_total", lane="retain") == 17
+    assert value(registry, "poll_failures_total", lane="recall") == 1
+
+
+def test_breakers_and_a_stuck_process_are_no_counters(registry: CollectorRegistry, metrics: Metrics) -> None:
+    before = samples(registry)
+    metrics.notify(BreakerMoved("retain", Upstream.HINDSIGHT, BreakerReason.FAILING, opened=True))
+    metrics.notify(Stuck("retain", 60.0, "stack"))
+    assert samples(registry) == before
+
+
+def test_the_version_and_the_process_show(registry: CollectorRegistry, metrics: Metrics) -> None:
+    assert value(registry, "build_info", version="1.2.3") == 1
+    assert registry.get_sample_value("process_resident_memory_bytes")
+
+
+@pytest.mark.parametrize(
+    ("upstream", "status", "result"),
+    [
+        (Upstream.HINDSIGHT, 200, Result.OK),
+        (Upstream.HINDSIGHT, 204, Result.OK),
+        (Upstream.HINDSIGHT, 307, Result.REDIRECTED),
+        (Upstream.HINDSIGHT, 401, Result.REFUSED),
+        (Upstream.HINDSIGHT, 402, Result.REFUSED),
+        (Upstream.HINDSIGHT, 403, Result.REFUSED),
+        (Upstream.PAPERCLIP, 401, Result.REFUSED),
+        (Upstream.PAPERCLIP, 403, Result.REJECTED),
+        (Upstream.HINDSIGHT, 404, Result.REJECTED),
+        (Upstream.HINDSIGHT, 422, Result.REJECTED),
+        (Upstream.HINDSIGHT, 429, Result.LIMITED),
+        (Upstream.HINDSIGHT, 500, Result.FAILED),
+        (Upstream.HINDSIGHT, 503, Result.FAILED),
+        (Upstream.HINDSIGHT, 999, Result.FAILED),
+    ],
+)
+async def test_a_reply_is_counted_by_its_status(
+    registry: CollectorRegistry, metrics: Metrics, upstream: Upstream, status: int, result: Result
+) -> None:
+    reply = Reply(status, {}, b"")
+
+    async def send(request: Request) -> Reply:
+        return reply
+
+    assert result_of(upstream, status) is result
+    operation = "recall" if upstream is Upstream.HINDSIGHT else "comment"
+    assert await metrics.measured(send, upstream)(Request("GET", "http://x", operation=operation)) is reply
+    labels = {"upstream": upstream, "operation": operation}
+    assert value(registry, "upstream_requests_total", **labels, result=result) == 1
+    assert value(registry, "upstream_request_duration_seconds_count", **labels) == 1
+
+
+@pytest.mark.parametrize(
+    ("error", "result"),
+    [(TimedOut("t"), Result.TIMEOUT), (Unreachable("u"), Result.CONNECT), (Broken("b"), Result.BROKEN)],
+)
+async def test_no_reply_is_counted_and_raised(
+    registry: CollectorRegistry, metrics: Metrics, error: SendError, result: Result
+) -> None:
+    async def send(request: Request) -> Reply:
+        raise error
+
+    with pytest.raises(type(error)):
+        await metrics.measured(send, Upstream.HINDSIGHT)(Request("POST", "http://x", operation="retain"))
+    labels = {"upstream": "hindsight", "operation": "retain"}
+    assert value(registry, "upstream_requests_total", **labels, result=result) == 1
+    assert value(registry, "upstream_request_duration_seconds_count", **labels) == 1
+
+
+async def test_an_unknown_operation_is_other(registry: CollectorRegistry, metrics: Metrics) -> None:
+    async def send(request: Request) -> Reply:
+        return Reply(200, {}, b"")
+
+    await metrics.measured(send, Upstream.PAPERCLIP)(Request("GET", "http://x", operation="/api/agents/4711"))
+    assert value(registry, "upstream_requests_total", upstream="paperclip", operation="other", result="2xx") == 1

@@ -37,7 +37,7 @@ from consumer.settings.validation import label
 from consumer.tools.authenticator import Callers
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import Desk
-from consumer.tools.registration import Connect, Wanted
+from consumer.tools.registration import ConnectionSpec, ToolRegistration
 from consumer.tools.server import listening, serving, tools_app
 from consumer.tools.service import Memories
 
@@ -145,7 +145,7 @@ async def connect(settings: Settings, company: str, *, dry_run: bool) -> int:
             timeout=settings.http_timeout,
         )
         try:
-            done = await Connect(paperclip, Wanted(company, url, str(shared)), print, dry_run=dry_run).run()
+            done = await ToolRegistration(paperclip, ConnectionSpec(company, url, str(shared)), print, dry_run=dry_run).run()
         except HandlingError as error:
             print(f"✗ {error}")  # noqa: T201 - this is what the command is for
             return EXIT_FAILED

@@ -145,7 +145,9 @@ async def connect(settings: Settings, company: str, *, dry_run: bool) -> int:
             timeout=settings.http_timeout,
         )
         try:
-            done = await ToolRegistration(paperclip, ConnectionSpec(company, url, str(shared)), print, dry_run=dry_run).run()
+            done = await ToolRegistration(
+                paperclip, ConnectionSpec(company, url, str(shared)), print, dry_run=dry_run
+            ).run()
         except HandlingError as error:
             print(f"✗ {error}")  # noqa: T201 - this is what the command is for
             return EXIT_FAILED

@@ -116,7 +116,9 @@ class ToolRegistration:
         """The connection; {} where a dry run would create it."""
         fields = self._fields(secret_id)
         url = fields["config"]["url"]
-        listed = await self._ask(ConnectOperation.CONNECTIONS, "GET", f"{self._company}/tools/connections", _connections)
+        listed = await self._ask(
+            ConnectOperation.CONNECTIONS, "GET", f"{self._company}/tools/connections", _connections
+        )
         for connection in listed:
             if connection["name"] != NAME or connection["status"] == "archived":
                 continue

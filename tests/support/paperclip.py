@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import cache
 from pathlib import Path
 
 import httpx
@@ -38,6 +39,28 @@ class Mode(StrEnum):
     """People sign up and have keys."""
 
 
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A Paperclip that tests run on."""
+
+    version: str
+    mode: Mode
+
+    @classmethod
+    def parse(cls, name: str) -> "Target":
+        """`2026.916.1:authenticated` or `2026.916.1`, which is `authenticated`; `latest` is npm's newest release.
+
+        Raises:
+            ValueError: there is no such mode.
+        """
+        version, _, mode = name.partition(":")
+        return cls(newest() if version == "latest" else version, Mode(mode or Mode.AUTHENTICATED))
+
+    def __str__(self) -> str:
+        return f"{self.version}:{self.mode}"
+
+
+@cache
 def newest() -> str:
     """The newest release on npm.
 
@@ -182,7 +205,11 @@ def sign_up(url: str, name: str, *, claim: bool = False, **key: str) -> Person:
         claim: become the instance's first admin.
         key: more fields of the key, such as `expiresAt`.
     """
-    given = {"name": name, "email": f"{name.split()[0].lower()}@example.com", "password": "correct-horse-battery"}
+    given = {
+        "name": name,
+        "email": f"{name.split(maxsplit=1)[0].lower()}@example.com",
+        "password": "correct-horse-battery",
+    }
     with httpx.Client(base_url=url, headers={"Origin": url}, timeout=60) as browser:
         signed_up = browser.post("/api/auth/sign-up/email", json=given).raise_for_status().json()
         if claim:

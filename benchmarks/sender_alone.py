@@ -8,8 +8,8 @@ import sys
 
 from benchmarks.events import BANK, retain_body
 from consumer.commands import event_loop
-from consumer.http.backends import open_sender
-from consumer.http.transport import Request, segment
+from consumer.http.backends import open_transport
+from consumer.http.transport import Request, quote_segment
 from consumer.settings.types import HttpBackend
 
 HEADERS = {"User-Agent": "paperclip-memory", "Accept": "application/json", "Content-Type": "application/json"}
@@ -17,10 +17,10 @@ HEADERS = {"User-Agent": "paperclip-memory", "Accept": "application/json", "Cont
 
 async def main(url: str, backend: str, in_flight: int) -> None:
     requests = [
-        Request("POST", f"{url}/v1/default/banks/{segment(BANK)}/memories", HEADERS, retain_body(number))
+        Request("POST", f"{url}/v1/default/banks/{quote_segment(BANK)}/memories", HEADERS, retain_body(number))
         for number in range(in_flight)
     ]
-    async with open_sender(backend, in_flight) as send:
+    async with open_transport(backend, in_flight) as send:
 
         async def again_and_again(request: Request) -> None:
             while True:

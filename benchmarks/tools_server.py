@@ -16,7 +16,7 @@ from uuid import UUID
 
 from consumer.commands.tools import RECALLS_AGE, RECALLS_SIZE, tune_garbage_collection
 from consumer.hindsight.client import HindsightClient
-from consumer.http.transport import Reply, Request
+from consumer.http.transport import Request, Response
 from consumer.memory.policy import Rules
 from consumer.recalls import RecallMap
 from consumer.tools.authenticator import Callers
@@ -33,7 +33,7 @@ HELD = 20_000
 """The default of `tools_runs_held`."""
 
 
-async def nobody(_: Request) -> Reply:
+async def nobody(_: Request) -> Response:
     """Hindsight's place: the map must answer."""
     raise AssertionError
 

@@ -11,7 +11,7 @@ from consumer.handlers.recall import recall
 from consumer.handlers.results import Done, Outcome
 from consumer.handlers.retain import retain
 from consumer.handlers.run_end import run_end
-from consumer.stream.jobs import Job
+from consumer.stream.executor import Job
 from consumer.stream.records import Record
 from schemas.codec import decode, parse
 
@@ -56,7 +56,7 @@ IGNORED = Job(handler="ignored", run=None)
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """One lane's handlers, with what they need; its `resolve` is the engine's `Resolve`."""
+    """One lane's handlers, with what they need; its `resolve` is the engine's `JobFactory`."""
 
     needs: Needs
     handlers: Mapping[str, Handler]

@@ -11,14 +11,14 @@ from consumer.errors import Upstream
 _answered: ContextVar[set[Upstream] | None] = ContextVar("answered", default=None)
 
 
-def collect() -> set[Upstream]:
+def track() -> set[Upstream]:
     """Begin to collect in this task; the set fills while the job runs."""
     answered: set[Upstream] = set()
     _answered.set(answered)
     return answered
 
 
-def answered(upstream: Upstream) -> None:
+def record_success(upstream: Upstream) -> None:
     """An upstream has given a good answer (nothing happens outside a job)."""
     collected = _answered.get()
     if collected is not None:

@@ -7,18 +7,17 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 
-from consumer.commands.progress import Progress, showing
+from consumer.commands.progress import Progress, progress_bar
 from consumer.commands.relay import open_paperclip
 from consumer.commands.runtime import EXIT_FAILED
 from consumer.commands.worker import open_clients
 from consumer.dead_letters.topic import LetterTopic
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.hindsight.client import HindsightClient
-from consumer.kafka.options import producer, reaching_kafka, reader
+from consumer.kafka.options import groupless_consumer, producer, translate_kafka_errors
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.paperclip.client import PaperclipClient
-from consumer.paperclip.feed import FeedClient
 from consumer.reconcile.backfill import Survey, Wanted, publish, survey
 from consumer.reconcile.findings import Report
 from consumer.reconcile.pass_ import Audit
@@ -38,7 +37,6 @@ from consumer.settings.types import LogFormat, LogLevel
 class Tools:
     """What both commands use."""
 
-    feed: FeedClient
     paperclip: PaperclipClient
     hindsight: HindsightClient
     publisher: Publisher
@@ -60,8 +58,8 @@ async def run_backfill(
     wanted = Wanted(company, since, issue, rate, _repair("backfill") if force else "")
     async with _opened(settings) as tools:
         try:
-            with showing("reading issues") as progress:
-                found = await survey(tools.feed, tools.copies, wanted, progress)
+            with progress_bar("reading issues") as progress:
+                found = await survey(tools.paperclip, tools.copies, wanted, progress)
             say(_found(wanted, found))
             if not dry_run:
                 await _publish(settings, tools, wanted, found)
@@ -72,15 +70,15 @@ async def run_backfill(
 
 
 async def _publish(settings: Settings, tools: Tools, wanted: Wanted, found: Survey) -> None:
-    checkpoints = Checkpoints(tools.publisher, partial(reader, settings), settings.topic_relay_checkpoints)
-    with reaching_kafka(settings):
+    checkpoints = Checkpoints(tools.publisher, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
+    with translate_kafka_errors(settings):
         await checkpoints.read()
     name = ":".join([wanted.company, wanted.issue or "*", iso(wanted.since), "forced" if wanted.repair else "plain"])
     reached, announcements = checkpoints.backfilled(name), found.announcements
     if reached is not None:
         announcements = [each for each in announcements if instant(each.occurred_at) >= reached]
         say(f"going on at {iso(reached)}, where the same command was left: {len(announcements)} to go")
-    with showing("publishing") as progress:
+    with progress_bar("publishing") as progress:
         await publish(announcements, tools.outbox, partial(checkpoints.write_backfill, name), progress, wanted.rate)
     await checkpoints.write_backfill(name, None)
     say(f"published {len(announcements)} comments to {settings.topic_issue_comments}")
@@ -96,7 +94,7 @@ async def run_audit(settings: Settings, companies: Sequence[str], since: float, 
                 report, issues = await _audit(settings, tools, letters, company, since)
                 repaired = None
                 if fix and report.findings:
-                    repair = Fix(tools.feed, tools.hindsight, tools.outbox, tools.copies, issues, _repair("audit"))
+                    repair = Fix(tools.paperclip, tools.hindsight, tools.outbox, tools.copies, issues, _repair("audit"))
                     repaired = await repair.run(report)
                 done.append((report, repaired))
                 if not as_json:
@@ -116,18 +114,18 @@ async def _audit(
 
         def progress(title: str) -> Progress:
             bars.close()
-            return bars.enter_context(showing(title))
+            return bars.enter_context(progress_bar(title))
 
-        audit = Audit(tools.feed, tools.hindsight, settings.rules(), letters, time.time, progress)
+        audit = Audit(tools.paperclip, tools.hindsight, settings.rules(), letters, time.time, progress)
         return await audit.run(company, since)
 
 
 async def _letters(settings: Settings) -> dict[str, str]:
     """The reason of each open dead letter, by the id of its event; none if Kafka does not tell."""
     sources = (settings.topic_agent_runs, settings.topic_issue_comments)
-    topic = LetterTopic(partial(reader, settings), settings.topic_dead_letters, sources)
+    topic = LetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, sources)
     try:
-        with reaching_kafka(settings), showing("reading dead letters") as progress:
+        with translate_kafka_errors(settings), progress_bar("reading dead letters") as progress:
             found = await topic.survey(progress)
     except UpstreamDown as error:
         sys.stderr.write(f"! without the reasons of dead letters: {error}\n")
@@ -142,13 +140,12 @@ async def _opened(settings: Settings) -> AsyncIterator[Tools]:
         publisher = Publisher(partial(producer, settings))
         stack.push_async_callback(publisher.close)
         hindsight, _ = await stack.enter_async_context(open_clients(settings, settings.relay_in_flight))
-        paperclip, feed = await stack.enter_async_context(open_paperclip(settings))
+        paperclip = await stack.enter_async_context(open_paperclip(settings))
         yield Tools(
-            feed,
             paperclip,
             hindsight,
             publisher,
-            Copies(feed, _silent, enabled=True, issues=settings.rules().needs_user, now=time.time),
+            Copies(paperclip, _silent, enabled=True, issues=settings.rules().needs_user, now=time.time),
             Outbox(publisher.publish, _silent, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments),
         )
 

@@ -5,13 +5,13 @@ from functools import partial
 
 from rich.console import Console
 
-from consumer.commands.progress import showing
+from consumer.commands.progress import progress_bar
 from consumer.dead_letters import render
 from consumer.dead_letters.model import Filter
 from consumer.dead_letters.redrive import plan, redrive
 from consumer.dead_letters.topic import LetterTopic, Survey
 from consumer.errors import UpstreamDown
-from consumer.kafka.options import producer, reaching_kafka, reader
+from consumer.kafka.options import groupless_consumer, producer, translate_kafka_errors
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.settings.model import Settings
@@ -49,7 +49,7 @@ async def redrive_letters(
     if not dry_run:
         publisher = Publisher(partial(producer, settings))
         try:
-            with reaching_kafka(settings), showing("sending") as progress:
+            with translate_kafka_errors(settings), progress_bar("sending") as progress:
                 topic = _topic(settings)
                 await redrive(chosen, topic, survey.sources, publisher.publish, outcome, progress, force=force)
         except UpstreamDown as error:
@@ -64,7 +64,7 @@ async def redrive_letters(
 async def _survey(settings: Settings) -> Survey | None:
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     try:
-        with reaching_kafka(settings), showing("reading dead letters") as progress:
+        with translate_kafka_errors(settings), progress_bar("reading dead letters") as progress:
             return await _topic(settings).survey(progress)
     except UpstreamDown as error:
         sys.stderr.write(f"✗ {error}\n")
@@ -73,7 +73,7 @@ async def _survey(settings: Settings) -> Survey | None:
 
 def _topic(settings: Settings) -> LetterTopic:
     sources = (settings.topic_agent_runs, settings.topic_issue_comments)
-    return LetterTopic(partial(reader, settings), settings.topic_dead_letters, sources)
+    return LetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, sources)
 
 
 def _console() -> Console:

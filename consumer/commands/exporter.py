@@ -12,7 +12,14 @@ import structlog
 from rich.console import Console
 from rich.live import Live
 
-from consumer.commands.runtime import EXIT_FAILED, Process, last_resort, observed, start_process, until_told
+from consumer.commands.runtime import (
+    EXIT_FAILED,
+    Process,
+    serve_observability,
+    shutdown_deadline,
+    start_process,
+    wait_for_shutdown,
+)
 from consumer.commands.worker import open_clients
 from consumer.dead_letters.topic import LetterTopic
 from consumer.exporter.hindsight_source import HindsightWatch
@@ -21,7 +28,7 @@ from consumer.exporter.poller import Lookout
 from consumer.exporter.snapshot import HindsightSeen, KafkaSeen, Source
 from consumer.exporter.status import Letters, Status, as_screen, take
 from consumer.exporter.status import as_json as status_json
-from consumer.kafka.options import reaching_kafka, reader
+from consumer.kafka.options import groupless_consumer, translate_kafka_errors
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.health import Check, Health
 from consumer.observability.logs import configure_logging
@@ -62,9 +69,9 @@ async def run_exporter(settings: Settings) -> int:
     process = start_process(settings, ())
     with ExitStack() as ending:
         async with open_exporter(process) as asked:
-            with observed(process, "exporter_port", ready=[asked]):
-                await until_told(())
-            ending.enter_context(last_resort(settings.shutdown_timeout))
+            with serve_observability(process, "exporter_port", ready=[asked]):
+                await wait_for_shutdown(())
+            ending.enter_context(shutdown_deadline(settings.shutdown_timeout))
     return 0
 
 
@@ -97,8 +104,8 @@ async def run_status(settings: Settings, *, watch: bool, as_json: bool) -> int:
 
 async def _letters(settings: Settings) -> Letters:
     topics = (settings.topic_agent_runs, settings.topic_issue_comments)
-    topic = LetterTopic(partial(reader, settings), settings.topic_dead_letters, topics)
-    with reaching_kafka(settings):
+    topic = LetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, topics)
+    with translate_kafka_errors(settings):
         survey = await topic.survey(lambda _done, _total: None)
     return Letters(dict(Counter(letter.reason for letter in survey.open)), survey.redriven)
 

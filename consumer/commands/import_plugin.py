@@ -8,10 +8,10 @@ from typing import Any
 
 from consumer.commands.runtime import EXIT_FAILED, USER_AGENT
 from consumer.errors import HandlingError, SettingsError
-from consumer.http.backends import open_sender
+from consumer.http.backends import open_transport
 from consumer.paperclip.client import PaperclipClient
-from consumer.paperclip.feed import FeedClient, forbidden
-from consumer.settings.plugin_import import PACKAGE, Imported, differences, env_file, is_ours, translate
+from consumer.paperclip.models import is_forbidden
+from consumer.settings.plugin_import import PACKAGE, Imported, differences, env_file, is_hindsight_plugin, translate
 from consumer.settings.types import HttpBackend
 from consumer.settings.validation import variable
 
@@ -25,16 +25,15 @@ async def from_paperclip(url: str, key: str | None, companies: Sequence[str], ou
         companies: whose; empty: of all that the key can see.
     """
     try:
-        async with open_sender(HttpBackend.HTTPX, 4) as send:
+        async with open_transport(HttpBackend.HTTPX, 4) as send:
             paperclip = PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=TIMEOUT)
-            feed = FeedClient(send, url, key=key, user_agent=USER_AGENT, timeout=TIMEOUT)
-            plugin = next((each for each in await feed.plugins() if is_ours(each)), None)
+            plugin = next((each for each in await paperclip.plugins() if is_hindsight_plugin(each)), None)
             if plugin is None:
                 return _fail(f"Paperclip has no plugin {PACKAGE}")
             wanted = companies or (await paperclip.authenticate()).company_ids
-            found = {each: await feed.plugin_config(plugin["id"], each) for each in wanted}
+            found = {each: await paperclip.plugin_config(plugin["id"], each) for each in wanted}
     except HandlingError as error:
-        return _fail(f"{error}: a board member's key is needed" if forbidden(error) else str(error))
+        return _fail(f"{error}: a board member's key is needed" if is_forbidden(error) else str(error))
     configs = {company: dict(each.get("configJson") or {}) for company, each in found.items() if each is not None}
     if not configs:
         return _fail(f"the plugin is configured in none of these companies: {', '.join(wanted)}")

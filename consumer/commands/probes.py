@@ -6,17 +6,16 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from enum import StrEnum
-from typing import Any, Protocol
+from typing import Protocol
 
 from pydantic import SecretStr
 from structlog.typing import FilteringBoundLogger
 
 from consumer.errors import DownKind, HandlingError, Permanent, SettingsError, Transient, UpstreamDown
 from consumer.kafka.topics import TopicReport, TopicState, survey_topics
-from consumer.paperclip.client import Identity, KeyKind
-from consumer.paperclip.feed import forbidden
+from consumer.paperclip.models import Identity, Json, KeyKind, is_forbidden
 from consumer.settings.model import Settings
-from consumer.settings.plugin_import import PACKAGE, is_ours
+from consumer.settings.plugin_import import PACKAGE, is_hindsight_plugin
 from consumer.settings.validation import label
 
 NOOP_SINCE = (0, 8, 6)
@@ -77,13 +76,9 @@ class Paperclip(Protocol):
 
     async def authenticate(self) -> Identity: ...
 
+    async def can_read_audit_feed(self, company_id: str) -> bool: ...
 
-class Feed(Protocol):
-    """What is asked of Paperclip's lists. Each method raises from `consumer.errors`."""
-
-    async def may_audit(self, company: str) -> bool: ...
-
-    async def plugins(self) -> list[dict[str, Any]]: ...
+    async def plugins(self) -> list[Json]: ...
 
 
 Survey = Callable[[Settings], Awaitable[list[TopicReport]]]
@@ -94,14 +89,13 @@ async def probe_all(
     hindsight: Hindsight,
     paperclip: Paperclip | None,
     survey: Survey = survey_topics,
-    feed: Feed | None = None,
 ) -> list[Probe]:
-    """Probe everything at once. `paperclip` and `feed` are None when Paperclip is not configured."""
+    """Probe everything at once. `paperclip` is None when Paperclip is not configured."""
     found = await asyncio.gather(
         probe_kafka(settings, survey),
         probe_hindsight(settings, hindsight),
         probe_paperclip(settings, paperclip),
-        probe_following(paperclip, feed),
+        probe_following(paperclip),
     )
     return [Probe("settings", Mark.OK, "complete"), *(probe for probes in found for probe in probes)]
 
@@ -166,17 +160,17 @@ async def probe_paperclip(settings: Settings, paperclip: Paperclip | None) -> li
     return [Probe("paperclip", Mark.OK, f"{text} as {whose}; companies: {len(identity.company_ids)}")]
 
 
-async def probe_following(paperclip: Paperclip | None, feed: Feed | None) -> list[Probe]:
+async def probe_following(paperclip: Paperclip | None) -> list[Probe]:
     """What the relay and audit would miss with this key, and whether the plugin does the same work beside us.
 
     Nothing is said where Paperclip does not answer: its own probe says that.
     """
-    if paperclip is None or feed is None:
+    if paperclip is None:
         return []
     try:
         companies = (await paperclip.authenticate()).company_ids
-        allowed = await asyncio.gather(*(feed.may_audit(each) for each in companies))
-        plugins = await _plugins(feed)
+        allowed = await asyncio.gather(*(paperclip.can_read_audit_feed(company) for company in companies))
+        plugins = await _plugins(paperclip)
     except HandlingError:
         return []
     found = []
@@ -184,18 +178,18 @@ async def probe_following(paperclip: Paperclip | None, feed: Feed | None) -> lis
         text = f"the key may not read it in {allowed.count(False)} of {len(allowed)} companies: {WITHOUT_AUDIT}"
         fix = "give its user the permission audit:view_agent_actions, or take a board member's key that has it"
         found.append(Probe("audit feed", Mark.WARNED, text, fix))
-    if any(is_ours(each) and each.get("status") == "ready" for each in plugins):
+    if any(is_hindsight_plugin(each) and each.get("status") == "ready" for each in plugins):
         text = f"{PACKAGE} is enabled in Paperclip: what it does too is done twice"
         found.append(Probe("plugin", Mark.WARNED, text, "turn it off when you have moved: docs/migrating.md"))
     return found
 
 
-async def _plugins(feed: Feed) -> list[dict[str, Any]]:
+async def _plugins(paperclip: Paperclip) -> list[Json]:
     """The plugins that are installed; none for an agent's key, which may not know."""
     try:
-        return await feed.plugins()
+        return await paperclip.plugins()
     except Permanent as error:
-        if not forbidden(error):
+        if not is_forbidden(error):
             raise
         return []
 

@@ -16,7 +16,7 @@ SAID_EVERY = 5.0
 
 
 @contextmanager
-def showing(title: str) -> Iterator[Progress]:
+def progress_bar(title: str) -> Iterator[Progress]:
     """A bar with the time that is left on a terminal, else a line now and then."""
     console = Console(stderr=True)
     if not console.is_terminal:

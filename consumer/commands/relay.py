@@ -12,22 +12,22 @@ from consumer.commands.runtime import (
     EXIT_FAILED,
     USER_AGENT,
     Process,
-    last_resort,
-    observed,
-    secret,
+    reveal,
+    serve_observability,
+    shutdown_deadline,
     start_process,
-    until_told,
+    wait_for_shutdown,
 )
 from consumer.commands.worker import probe_at_start
 from consumer.errors import SettingsError, Upstream
-from consumer.http.backends import open_sender
-from consumer.http.transport import Send
-from consumer.kafka.options import producer, reader
+from consumer.http.backends import open_transport
+from consumer.http.transport import Transport
+from consumer.kafka.options import groupless_consumer, producer
 from consumer.kafka.producer import Publisher
 from consumer.observability.health import Health
 from consumer.observability.relay_gauges import RelayGauges, count_published, log_relay
-from consumer.paperclip.client import PaperclipClient, PaperclipOperation
-from consumer.paperclip.feed import FeedClient, FeedOperation
+from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.models import PaperclipOperation
 from consumer.relay.checkpoints import Checkpoint, Checkpoints
 from consumer.relay.comment_poller import CommentFeed
 from consumer.relay.company_follower import Company
@@ -50,16 +50,13 @@ def check_settings(settings: Settings) -> str:
 
 @asynccontextmanager
 async def open_paperclip(
-    settings: Settings, measured: Callable[[Send, Upstream], Send] = lambda send, _: send
-) -> AsyncIterator[tuple[PaperclipClient, FeedClient]]:
-    """Both clients of Paperclip, with at most `relay_in_flight` requests at once. Raises `SettingsError`."""
-    url, key = check_settings(settings), secret(settings.paperclip_api_key)
-    async with open_sender(settings.http_backend, settings.relay_in_flight) as opened:
+    settings: Settings, measured: Callable[[Transport, Upstream], Transport] = lambda send, _: send
+) -> AsyncIterator[PaperclipClient]:
+    """A client of Paperclip with at most `relay_in_flight` requests at once. Raises `SettingsError`."""
+    url, key = check_settings(settings), reveal(settings.paperclip_api_key)
+    async with open_transport(settings.http_backend, settings.relay_in_flight) as opened:
         send = measured(opened, Upstream.PAPERCLIP)
-        yield (
-            PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout),
-            FeedClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout),
-        )
+        yield PaperclipClient(send, url, key=key, user_agent=USER_AGENT, timeout=settings.http_timeout)
 
 
 @asynccontextmanager
@@ -72,14 +69,14 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
     publisher = Publisher(partial(producer, settings))
     async with AsyncExitStack() as stack:
         stack.push_async_callback(publisher.close)
-        paperclip, feed = await stack.enter_async_context(open_paperclip(settings, process.metrics.measured))
-        checkpoints = Checkpoints(publisher, partial(reader, settings), settings.topic_relay_checkpoints)
-        copies = Copies(feed, notify, settings.relay_enrich, settings.rules().needs_user, time.time)
+        paperclip = await stack.enter_async_context(open_paperclip(settings, process.metrics.measured))
+        checkpoints = Checkpoints(publisher, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
+        copies = Copies(paperclip, notify, settings.relay_enrich, settings.rules().needs_user, time.time)
 
         def open_company(at: Checkpoint) -> Company:
             outbox = Outbox(publisher.publish, notify, runs=topics[Source.RUNS], comments=topics[Source.COMMENTS])
-            comments = CommentFeed(feed, outbox, copies, notify, at.company_id, at.start)
-            runs = RunFeed(feed, outbox, copies, notify, at.company_id, at.start)
+            comments = CommentFeed(paperclip, outbox, copies, notify, at.company_id, at.start)
+            runs = RunFeed(paperclip, outbox, copies, notify, at.company_id, at.start)
             company = Company(
                 at,
                 comments,
@@ -91,11 +88,11 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
             )
             if settings.relay_websocket:
                 wakes = company.wakes[Source.COMMENTS], company.wakes[Source.RUNS]
-                company.hints = Hints(url, _headers(secret(settings.paperclip_api_key)), at.company_id, *wakes)
+                company.hints = Hints(url, _headers(reveal(settings.paperclip_api_key)), at.company_id, *wakes)
             return company
 
         plan = Plan(settings.relay_companies, settings.relay_start)
-        relay = Relay(plan, paperclip, feed, checkpoints, open_company, notify)
+        relay = Relay(plan, paperclip, checkpoints, open_company, notify)
         process.registry.register(RelayGauges(topics, relay.read_at, relay.states))
         yield relay
 
@@ -110,14 +107,14 @@ async def run_relay(settings: Settings, *, strict: bool) -> int:
         the exit code.
     """
     check_settings(settings)
-    process = start_process(settings, (), {*PaperclipOperation, *FeedOperation})
+    process = start_process(settings, (), PaperclipOperation)
     async with open_relay(process) as relay:
-        with observed(process, "relay_metrics_port", ready=[partial(relay_ready, relay)]):
+        with serve_observability(process, "relay_metrics_port", ready=[partial(relay_ready, relay)]):
             if not await probe_at_start(process) and strict:
                 return EXIT_FAILED
             following = asyncio.create_task(relay.run(), name="relay")
-            await until_told([following])
-            with last_resort(settings.shutdown_timeout):
+            await wait_for_shutdown([following])
+            with shutdown_deadline(settings.shutdown_timeout):
                 following.cancel()
                 await asyncio.wait([following])
     if not following.cancelled():

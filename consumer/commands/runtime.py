@@ -25,10 +25,10 @@ from consumer.observability.lane_gauges import LaneGauges, Pulse
 from consumer.observability.logs import configure_logging
 from consumer.observability.prometheus import Metrics
 from consumer.observability.watchdog import Watchdog, thread_stack
-from consumer.paperclip.client import PaperclipOperation
+from consumer.paperclip.models import LOOKUPS
 from consumer.settings.model import Settings
+from consumer.stream.hooks import EngineEvent, Hook
 from consumer.stream.lane import Lane
-from consumer.stream.signals import Notify, Signal
 
 VERSION = version("paperclip-memory")
 USER_AGENT = f"paperclip-memory/{VERSION}"
@@ -44,13 +44,11 @@ class Process:
     settings: Settings
     registry: CollectorRegistry
     metrics: Metrics
-    notify: Notify
+    notify: Hook
     warn: Callable[..., None]
 
 
-def start_process(
-    settings: Settings, lanes: Sequence[str], paperclip_operations: Iterable[str] = PaperclipOperation
-) -> Process:
+def start_process(settings: Settings, lanes: Sequence[str], paperclip_operations: Iterable[str] = LOOKUPS) -> Process:
     """Logging and metrics of a process that runs these lanes, and asks these operations of Paperclip.
 
     Raises:
@@ -69,7 +67,7 @@ def start_process(
     )
     log_signal = log_signals(log)
 
-    def notify(signal_: Signal) -> None:
+    def notify(signal_: EngineEvent) -> None:
         metrics.notify(signal_)
         log_signal(signal_)
 
@@ -88,7 +86,9 @@ def rarely_collect_garbage() -> None:
 
 
 @contextmanager
-def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: Iterable[Check] = ()) -> Iterator[None]:
+def serve_observability(
+    process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: Iterable[Check] = ()
+) -> Iterator[None]:
     """Serve metrics and health of this process until the block ends, and watch that it makes progress.
 
     Args:
@@ -105,13 +105,13 @@ def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: 
         ready = [readiness(pulse, tuple(lane.name for lane in lanes)), *ready]
 
     def stack() -> str:
-        return "\n".join([thread_stack(main_thread), *(lane.stuck_stack() for lane in lanes)])
+        return "\n".join([thread_stack(main_thread), *(lane.longest_stack() for lane in lanes)])
 
     def tell(reason: str, seconds: float, where: str) -> None:
-        structlog.get_logger().error("no progress: ending the process", reason=reason, seconds=seconds, stack=where)
+        structlog.get_logger().error("no progress: outcome the process", reason=reason, seconds=seconds, stack=where)
 
-    # Nothing is held yet, so the end may be abrupt; `until_told` has a better one. Without any handler the kernel would
-    # not even deliver the signal to a container's first process.
+    # Nothing needs cleaning up yet, so the process may end abruptly; `wait_for_shutdown` replaces this. Without a
+    # handler the kernel would not deliver the signal to a container's first process.
     signal.signal(signal.SIGTERM, lambda *_: os._exit(EXIT_INTERRUPTED))
     with ExitStack() as within:
         host, number = settings.worker_host, getattr(settings, port)
@@ -126,7 +126,7 @@ def observed(process: Process, port: str, *, lanes: Sequence[Lane] = (), ready: 
         yield
 
 
-async def until_told(tasks: Collection["asyncio.Task[None]"]) -> None:
+async def wait_for_shutdown(tasks: Collection["asyncio.Task[None]"]) -> None:
     """Return on SIGTERM or SIGINT, or when one of these has ended; a second signal ends the process at once."""
     told = asyncio.Event()
 
@@ -143,7 +143,7 @@ async def until_told(tasks: Collection["asyncio.Task[None]"]) -> None:
 
 
 @contextmanager
-def last_resort(timeout: float) -> Iterator[None]:
+def shutdown_deadline(timeout: float) -> Iterator[None]:
     """End the process if the block takes longer, even outside the event loop: no supervisor need kill it."""
     structlog.get_logger().info("stopping", within_seconds=timeout)
     timer = threading.Timer(timeout, os._exit, (EXIT_INTERRUPTED,))
@@ -155,6 +155,6 @@ def last_resort(timeout: float) -> Iterator[None]:
         timer.cancel()
 
 
-def secret(value: SecretStr | None) -> str | None:
+def reveal(value: SecretStr | None) -> str | None:
     """A secret's text."""
     return None if value is None else value.get_secret_value()

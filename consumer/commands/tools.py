@@ -15,17 +15,17 @@ from consumer.commands.runtime import (
     USER_AGENT,
     VERSION,
     Process,
-    last_resort,
-    observed,
-    secret,
+    reveal,
+    serve_observability,
+    shutdown_deadline,
     start_process,
-    until_told,
+    wait_for_shutdown,
 )
 from consumer.commands.worker import open_clients, probe_at_start
 from consumer.errors import HandlingError, SettingsError, Upstream
-from consumer.http.backends import open_sender
-from consumer.http.rest_client import Rest
-from consumer.kafka.options import reader
+from consumer.http.backends import open_transport
+from consumer.http.rest_client import RestClient
+from consumer.kafka.options import groupless_consumer
 from consumer.observability.health import Health
 from consumer.observability.logs import configure_logging
 from consumer.observability.tool_metrics import ToolCalls
@@ -79,10 +79,10 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
         opened = open_clients(settings, settings.tools_in_flight, process.metrics.measured)
         hindsight, paperclip = await stack.enter_async_context(opened)
         recalls = RecallMap(runs=settings.tools_runs_held, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
-        known = RecallReader(partial(reader, settings, settings.topic_recalls), recalls, process.warn)
+        known = RecallReader(partial(groupless_consumer, settings, settings.topic_recalls), recalls, process.warn)
         memories = Memories(settings.rules(), hindsight, known.get, partial(_lookups, paperclip))
-        as_caller = None if paperclip is None else paperclip.under
-        callers = Callers(secret(settings.tools_shared_secret), as_caller, settings.tools_identity_ttl)
+        as_caller = None if paperclip is None else paperclip.with_key
+        callers = Callers(reveal(settings.tools_shared_secret), as_caller, settings.tools_identity_ttl)
         desk = Desk(memories, callers, ToolCalls(process.registry).observe, process.warn)
         app = tools_app(desk, version=VERSION, allowed_hosts=settings.tools_allowed_hosts)
         following = asyncio.create_task(known.run(), name="recalls")
@@ -111,14 +111,14 @@ async def run_tools(settings: Settings, *, strict: bool) -> int:
         ok = open_for_calls.is_set()
         return Health(ok=ok, reason="takes calls" if ok else "takes no calls")
 
-    with observed(process, "tools_metrics_port", ready=[ready]), ExitStack() as ending:
+    with serve_observability(process, "tools_metrics_port", ready=[ready]), ExitStack() as ending:
         if not await probe_at_start(process) and strict:
             return EXIT_FAILED
         async with open_tools(process) as server:
             open_for_calls.set()
-            await until_told([server])
+            await wait_for_shutdown([server])
             open_for_calls.clear()
-            ending.enter_context(last_resort(settings.shutdown_timeout))
+            ending.enter_context(shutdown_deadline(settings.shutdown_timeout))
         await server  # raises what it failed with
     return 0
 
@@ -129,18 +129,18 @@ async def connect(settings: Settings, company: str, *, dry_run: bool) -> int:
     Raises:
         SettingsError: what `connect` needs is not set.
     """
-    shared = secret(settings.tools_shared_secret)
+    shared = reveal(settings.tools_shared_secret)
     needed = {"paperclip_api_url": settings.paperclip_api_url, "tools_shared_secret": shared}
     if missing := [f"{label(name)} is not set: connect needs it" for name, value in needed.items() if value is None]:
         raise SettingsError(missing)
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     url = settings.tools_url or f"http://{settings.tools_host}:{settings.tools_port}"
-    async with open_sender(settings.http_backend, 1) as send:
-        paperclip = Rest(
+    async with open_transport(settings.http_backend, 1) as send:
+        paperclip = RestClient(
             send,
             str(settings.paperclip_api_url),
             Upstream.PAPERCLIP,
-            key=secret(settings.paperclip_api_key),
+            key=reveal(settings.paperclip_api_key),
             user_agent=USER_AGENT,
             timeout=settings.http_timeout,
         )
@@ -168,4 +168,4 @@ async def _cancel(task: "asyncio.Task[None]") -> None:
 
 def _lookups(paperclip: PaperclipClient | None, agent: Agent) -> PaperclipClient | None:
     """Paperclip as the agent itself sees it; as we do for one that the gateway speaks for."""
-    return paperclip.under(agent.bearer) if paperclip is not None and agent.bearer is not None else paperclip
+    return paperclip.with_key(agent.bearer) if paperclip is not None and agent.bearer is not None else paperclip

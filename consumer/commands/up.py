@@ -9,14 +9,19 @@ import structlog
 from consumer.commands.exporter import open_exporter
 from consumer.commands.relay import check_settings as check_relay_settings
 from consumer.commands.relay import open_relay, relay_ready
-from consumer.commands.runtime import EXIT_FAILED, last_resort, observed, start_process, until_told
+from consumer.commands.runtime import (
+    EXIT_FAILED,
+    serve_observability,
+    shutdown_deadline,
+    start_process,
+    wait_for_shutdown,
+)
 from consumer.commands.tools import check_settings as check_tools_settings
 from consumer.commands.tools import open_tools
 from consumer.commands.worker import LANES, open_lane, probe_at_start, stop_lanes
 from consumer.errors import UpstreamDown
 from consumer.kafka.topics import ensure_topics
-from consumer.paperclip.client import PaperclipOperation
-from consumer.paperclip.feed import FeedOperation
+from consumer.paperclip.models import PaperclipOperation
 from consumer.settings.model import Settings
 
 
@@ -36,20 +41,22 @@ async def run_up(settings: Settings, *, strict: bool) -> int:
     """
     check_relay_settings(settings)
     check_tools_settings(settings)
-    process = start_process(settings, LANES, {*PaperclipOperation, *FeedOperation})
+    process = start_process(settings, LANES, PaperclipOperation)
     async with AsyncExitStack() as stack:
         lanes = [await stack.enter_async_context(open_lane(process, name)) for name in LANES]
         relay = await stack.enter_async_context(open_relay(process))
         asked = await stack.enter_async_context(open_exporter(process))
-        stack.enter_context(observed(process, "worker_port", lanes=lanes, ready=[partial(relay_ready, relay), asked]))
+        stack.enter_context(
+            serve_observability(process, "worker_port", lanes=lanes, ready=[partial(relay_ready, relay), asked])
+        )
         await _create_topics(settings)
         if not await probe_at_start(process) and strict:
             return EXIT_FAILED
         server = await stack.enter_async_context(open_tools(process))
         consuming = [asyncio.create_task(lane.run(), name=lane.name) for lane in lanes]
         following = asyncio.create_task(relay.run(), name="relay")
-        await until_told([*consuming, following, server])
-        stack.enter_context(last_resort(settings.shutdown_timeout))
+        await wait_for_shutdown([*consuming, following, server])
+        stack.enter_context(shutdown_deadline(settings.shutdown_timeout))
         following.cancel()
         await stop_lanes(lanes, settings.shutdown_timeout)
         await asyncio.wait([following])

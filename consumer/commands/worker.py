@@ -18,53 +18,52 @@ from consumer.commands.runtime import (
     EXIT_SETTINGS,
     USER_AGENT,
     Process,
-    last_resort,
-    observed,
-    secret,
+    reveal,
+    serve_observability,
+    shutdown_deadline,
     start_process,
-    until_told,
+    wait_for_shutdown,
 )
 from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
 from consumer.errors import SettingsError, Upstream, UpstreamDown
 from consumer.handlers.context import Needs
 from consumer.hindsight.client import HindsightClient
-from consumer.http.backends import open_sender
-from consumer.http.transport import Send
+from consumer.http.backends import open_transport
+from consumer.http.transport import Transport
 from consumer.kafka.options import client_options, consumer_options, producer
-from consumer.kafka.producer import Publisher, TooLarge
+from consumer.kafka.producer import Publisher, RecordTooLarge
 from consumer.kafka.topics import TopicState, ensure_topics
 from consumer.observability.logs import configure_logging
 from consumer.observability.tracing import tracing
 from consumer.paperclip.client import PaperclipClient
-from consumer.paperclip.feed import FeedClient
 from consumer.recalls import TopicRecalls
 from consumer.settings.model import Settings, load_settings
 from consumer.settings.reference import unknown_variables
 from consumer.settings.types import LogFormat, LogLevel
-from consumer.stream.core import LaneCore
+from consumer.stream.backpressure import BackpressureLimits
+from consumer.stream.executor import LaneSettings
 from consumer.stream.lane import Lane
-from consumer.stream.pressure import Limits
 from consumer.stream.retry import RetryPolicy
+from consumer.stream.scheduler import LaneScheduler
 from consumer.stream.source import KafkaSource
-from consumer.stream.work import LaneSettings
 
 LANES = ("recall", "retain")
 
 
 @asynccontextmanager
 async def open_clients(
-    settings: Settings, limit: int, measured: Callable[[Send, Upstream], Send] = lambda send, _: send
+    settings: Settings, limit: int, measured: Callable[[Transport, Upstream], Transport] = lambda send, _: send
 ) -> AsyncIterator[tuple[HindsightClient, PaperclipClient | None]]:
     """Clients with senders of their own, at most `limit` requests in flight to each service."""
 
-    async def open_measured(upstream: Upstream) -> Send:
-        return measured(await stack.enter_async_context(open_sender(settings.http_backend, limit)), upstream)
+    async def open_measured(upstream: Upstream) -> Transport:
+        return measured(await stack.enter_async_context(open_transport(settings.http_backend, limit)), upstream)
 
     async with AsyncExitStack() as stack:
         hindsight = HindsightClient(
             await open_measured(Upstream.HINDSIGHT),
             settings.hindsight_api_url,
-            key=secret(settings.hindsight_api_key),
+            key=reveal(settings.hindsight_api_key),
             user_agent=USER_AGENT,
             timeout=settings.http_timeout,
             probe_timeout=settings.health_timeout,
@@ -74,7 +73,7 @@ async def open_clients(
             paperclip = PaperclipClient(
                 await open_measured(Upstream.PAPERCLIP),
                 settings.paperclip_api_url,
-                key=secret(settings.paperclip_api_key),
+                key=reveal(settings.paperclip_api_key),
                 user_agent=USER_AGENT,
                 timeout=settings.http_timeout,
                 probe_timeout=settings.health_timeout,
@@ -82,28 +81,10 @@ async def open_clients(
         yield hindsight, paperclip
 
 
-@asynccontextmanager
-async def open_feed(
-    settings: Settings, limit: int, measured: Callable[[Send, Upstream], Send] = lambda send, _: send
-) -> AsyncIterator[FeedClient | None]:
-    """The client of Paperclip's lists, with a sender of its own; None when Paperclip is not configured."""
-    if settings.paperclip_api_url is None:
-        yield None
-        return
-    async with open_sender(settings.http_backend, limit) as send:
-        yield FeedClient(
-            measured(send, Upstream.PAPERCLIP),
-            settings.paperclip_api_url,
-            key=secret(settings.paperclip_api_key),
-            user_agent=USER_AGENT,
-            timeout=settings.http_timeout,
-        )
-
-
 async def probe(settings: Settings) -> list[Probe]:
     """Probe Kafka, Hindsight and Paperclip."""
-    async with open_clients(settings, limit=4) as (hindsight, paperclip), open_feed(settings, limit=4) as feed:
-        return await probe_all(settings, hindsight, paperclip, feed=feed)
+    async with open_clients(settings, limit=4) as (hindsight, paperclip):
+        return await probe_all(settings, hindsight, paperclip)
 
 
 async def probe_at_start(process: Process) -> bool:
@@ -175,7 +156,7 @@ async def open_lane(process: Process, name: str) -> AsyncIterator[Lane]:
     publisher = Publisher(partial(producer, settings))
     traces = tracing()
 
-    def measured(send: Send, upstream: Upstream) -> Send:
+    def measured(send: Transport, upstream: Upstream) -> Transport:
         counted = process.metrics.measured(send, upstream)
         return traces.sends(counted, upstream) if traces else counted
 
@@ -188,8 +169,8 @@ async def open_lane(process: Process, name: str) -> AsyncIterator[Lane]:
         resolve = Dispatcher(needs, handlers).resolve
         try:
             yield Lane(
-                LaneSettings(name, settings.topic_dead_letters, settings.drain_timeout, TooLarge),
-                LaneCore(limit, retry, Limits()),
+                LaneSettings(name, settings.topic_dead_letters, settings.drain_timeout, RecordTooLarge),
+                LaneScheduler(limit, retry, BackpressureLimits()),
                 KafkaSource(partial(lane_consumer, settings, group), [topic]),
                 traces.jobs(resolve, name) if traces else resolve,
                 publisher.publish,
@@ -211,12 +192,12 @@ async def run_worker(settings: Settings, lanes: Sequence[str], *, strict: bool) 
     process = start_process(settings, lanes)
     async with AsyncExitStack() as stack:
         running = [await stack.enter_async_context(open_lane(process, name)) for name in lanes]
-        stack.enter_context(observed(process, "worker_port", lanes=running))
+        stack.enter_context(serve_observability(process, "worker_port", lanes=running))
         if not await probe_at_start(process) and strict:
             return EXIT_FAILED
         tasks = [asyncio.create_task(lane.run(), name=lane.name) for lane in running]
-        await until_told(tasks)
-        with last_resort(settings.shutdown_timeout):
+        await wait_for_shutdown(tasks)
+        with shutdown_deadline(settings.shutdown_timeout):
             await stop_lanes(running, settings.shutdown_timeout)
             await asyncio.gather(*tasks)  # raises what a lane failed with: a bug of ours
     return 0

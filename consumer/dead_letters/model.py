@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from consumer.stream.dead_letters import HEADER
+from consumer.stream.dead_letter_writer import HEADER
 from consumer.stream.records import Record
 from schemas.codec import decode
 

@@ -11,13 +11,13 @@ from typing import Protocol
 
 from consumer.dead_letters.model import Headers, Letter, obstacle, revived_headers, write_note
 from consumer.dead_letters.topic import LetterTopic, Progress
-from consumer.kafka.producer import TooLarge
+from consumer.kafka.producer import RecordTooLarge
 
 NOTED_AT_ONCE = 100
 
 
 class Publish(Protocol):
-    """Writes one record and returns when it is acknowledged; raises `UpstreamDown` or `TooLarge`."""
+    """Writes one record and returns when it is acknowledged; raises `UpstreamDown` or `RecordTooLarge`."""
 
     async def __call__(
         self,
@@ -99,7 +99,7 @@ async def redrive(
             headers = revived_headers(record, letter.redrives, new_repair)
             try:
                 await publish(letter.topic, record.key, record.value, headers, _partition(letter, sources))
-            except TooLarge as error:
+            except RecordTooLarge as error:
                 outcome.refused.append((letter, f"with its headers it is too large now: {error}"))
                 continue
             unnoted.append(letter)

@@ -18,7 +18,7 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer.exporter.lag import Log, depth, lags, unread
 from consumer.exporter.snapshot import GroupSeen, GroupState, KafkaSeen
-from consumer.kafka.options import client_options, consumer_options, reaching_kafka
+from consumer.kafka.options import client_options, consumer_options, translate_kafka_errors
 from consumer.settings.model import Settings
 from consumer.stream.records import Partition
 from consumer.stream.source import committed_at
@@ -55,7 +55,7 @@ class KafkaWatch:
         Raises:
             UpstreamDown: Kafka cannot be reached, or does not tell us.
         """
-        with reaching_kafka(self._settings):
+        with translate_kafka_errors(self._settings):
             try:
                 async with asyncio.timeout(TIMEOUT):
                     return await self._look(await self._clients())

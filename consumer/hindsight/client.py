@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 from consumer.errors import Upstream
 from consumer.handlers.context import Memory, Operation
 from consumer.http.errors import missing
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Reply, Send, segment
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import Response, Transport, quote_segment
 from consumer.memory.documents import BankPage, Document, DocumentPage, OperationPage, Stats
 from consumer.memory.policy import RecallBudget
 
@@ -51,7 +51,7 @@ class HindsightClient:
 
     def __init__(
         self,
-        send: Send,
+        send: Transport,
         base: str,
         *,
         key: str | None,
@@ -59,7 +59,7 @@ class HindsightClient:
         timeout: float = 15.0,
         probe_timeout: float = 5.0,
     ) -> None:
-        self._rest = Rest(send, base, Upstream.HINDSIGHT, key=key, user_agent=user_agent, timeout=timeout)
+        self._rest = RestClient(send, base, Upstream.HINDSIGHT, key=key, user_agent=user_agent, timeout=timeout)
         self._probe_timeout = probe_timeout
 
     async def recall(self, bank: str, query: str, budget: RecallBudget, max_tokens: int) -> list[str]:
@@ -217,7 +217,7 @@ class HindsightClient:
         reply = await self._rest.call(operation, method, path, body, accept=(404,), timeout=timeout)
         return self._found(reply, operation, parse)
 
-    def _found(self, reply: Reply, operation: HindsightOperation, parse: Callable[[Any], T]) -> T | None:
+    def _found(self, reply: Response, operation: HindsightOperation, parse: Callable[[Any], T]) -> T | None:
         if reply.status != 404:
             return self._rest.read(reply, operation, parse)
         if missing(reply, Upstream.HINDSIGHT) is None:
@@ -226,7 +226,7 @@ class HindsightClient:
 
 
 def _bank(bank: str, *parts: str) -> str:
-    return "/v1/default/banks/" + "/".join(segment(part) for part in (bank, *parts))
+    return "/v1/default/banks/" + "/".join(quote_segment(part) for part in (bank, *parts))
 
 
 def _query(values: dict[str, Any]) -> str:

@@ -1,14 +1,14 @@
-"""The senders: what stands behind the `Send` seam of `consumer.http.transport`, one module for each HTTP library.
+"""Opens a `Transport` for the chosen HTTP library; each library has a module of its own.
 
-Both are held to one contract (`tests/contract/test_transports.py`):
+Both keep one contract (`tests/contract/test_transports.py`):
 
-- The URL goes out as it was given, no redirect is followed, no cookie is kept. `Accept-Encoding: gzip` is sent, and the
-  reply's body is decoded. Of a header that comes twice, the last counts.
-- The time-out spans the whole exchange, the wait for a free connection too.
-- Certificates must come from the machine's CAs (`SSL_CERT_FILE`, `SSL_CERT_DIR`) or from `ca_file`.
+- The URL goes out unchanged, redirects are not followed, cookies are not kept. `Accept-Encoding: gzip` is sent and the
+  body is decoded. If a header comes twice, the last one counts.
+- The timeout spans the whole exchange, including the wait for a free connection.
+- Trusted CAs are the machine's (`SSL_CERT_FILE`, `SSL_CERT_DIR`) and those in `ca_file`.
 - Proxies come from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.
-- Nothing is sent twice that may have reached the server, except that aiohttp repeats a GET or DELETE once when its
-  connection ends before a reply.
+- A request that may have reached the server is not sent again, with one exception: aiohttp repeats a GET or DELETE
+  once when the connection ends before the response.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -17,17 +17,17 @@ from pathlib import Path
 from typing import cast
 
 from consumer.errors import SettingsError
-from consumer.http.transport import Send
+from consumer.http.transport import Transport
 
 _MODULES = {"httpx": "consumer.http.httpx_transport", "pyreqwest": "consumer.http.pyreqwest_transport"}
 
 
-def open_sender(backend: str, limit: int, *, ca_file: Path | None = None) -> AbstractAsyncContextManager[Send]:
-    """Open a sender of its own: a pool of at most `limit` connections, closed at the end.
+def open_transport(backend: str, limit: int, *, ca_file: Path | None = None) -> AbstractAsyncContextManager[Transport]:
+    """Open a transport with its own pool of at most `limit` connections, closed on exit.
 
     Args:
         backend: `httpx` or `pyreqwest`; only the chosen library is imported.
-        limit: requests in flight; more wait their turn.
+        limit: requests in flight; further ones wait.
         ca_file: PEM file of CAs to trust beside the machine's.
 
     Raises:
@@ -42,4 +42,4 @@ def open_sender(backend: str, limit: int, *, ca_file: Path | None = None) -> Abs
             raise
         hint = "pip install 'paperclip-memory[fast]'"
         raise SettingsError([f"http_backend: {backend!r} needs an extra that is not installed: {hint}"]) from error
-    return cast("AbstractAsyncContextManager[Send]", module.open_sender(limit, ca_file=ca_file))
+    return cast("AbstractAsyncContextManager[Transport]", module.open_transport(limit, ca_file=ca_file))

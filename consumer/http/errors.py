@@ -1,4 +1,4 @@
-"""What an answer that is no success means: pure, total, and the one place where DESIGN's rule for errors stands."""
+"""Maps failed HTTP exchanges to errors. Pure."""
 
 import json
 import re
@@ -7,11 +7,11 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.http.transport import Reply, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, RequestTimeout, Response, TransportError
 
 _NAMES = {Upstream.HINDSIGHT: "Hindsight", Upstream.PAPERCLIP: "Paperclip", Upstream.KAFKA: "Kafka"}
 _OWN_404 = {Upstream.HINDSIGHT: ("detail", "Not Found"), Upstream.PAPERCLIP: ("error", "API route not found")}
-"""Where each says what is missing, and what it says when it is the route."""
+"""The field of a 404's body that names what is missing, and its text when the route itself is unknown."""
 
 _PASSING = {408, 409, 425, 429}
 _LONGEST_WAIT = 86_400.0
@@ -19,16 +19,17 @@ _KEY_USELESS = "RESPONSIBLE_USER_UNAVAILABLE"  # Paperclip's 403 to a key whose 
 _FIELD = re.compile(r"[A-Za-z0-9_]{1,40}")
 
 
-def classify(answer: Reply | SendError, upstream: Upstream, about: str, now: float) -> HandlingError:
-    """The error that an answer amounts to.
+def classify(answer: Response | TransportError, upstream: Upstream, about: str, now: float) -> HandlingError:
+    """The error for a failed exchange.
 
     Args:
-        answer: a reply that the caller cannot use (a 2xx too, if its body is not what was promised), or why none came.
+        answer: the transport's error, or a response that the caller cannot use: an error status, or a 2xx with an
+            unexpected body.
         about: the operation and the base URL, for the message.
-        now: seconds since the epoch; for a `Retry-After` that is a date.
+        now: seconds since the epoch, for a `Retry-After` that is a date.
     """
     name = _NAMES[upstream]
-    if isinstance(answer, SendError):
+    if isinstance(answer, TransportError):
         return _unanswered(answer, upstream, f"{name}: {about}")
     said = f"{name} answered {answer.status}: {about}"
     status = answer.status
@@ -36,49 +37,49 @@ def classify(answer: Reply | SendError, upstream: Upstream, about: str, now: flo
         message = f"{name} refuses our key with {status}: {about}"
         return UpstreamDown(message, upstream=upstream, kind=DownKind.REFUSED)
     if status == 404 and missing(answer, upstream) is None:
-        message = f"{said}, but not in {name}'s words: a wrong base URL, or a proxy without its server"
+        message = f"{said}, but the body is not {name}'s: wrong base URL, or a proxy whose server is down"
         return Transient(message, upstream=upstream, retry_after=retry_after(answer, now))
     if 300 <= status < 500 and status not in _PASSING:
         return Permanent(said + _fault(answer), upstream=upstream, reason=_reason(status, upstream))
     if 200 <= status < 300:
-        said += f", but not with what {name} answers: a proxy's page?"
+        said += f", but the body is not {name}'s: a proxy's page?"
     return Transient(said, upstream=upstream, retry_after=retry_after(answer, now))
 
 
-def missing(reply: Reply, upstream: Upstream) -> str | None:
-    """What the upstream itself says is missing (`Comment not found`).
+def missing(response: Response, upstream: Upstream) -> str | None:
+    """The text of a 404 that comes from the upstream itself and names a missing object (`Comment not found`).
 
-    None when a 404 is not its own: a proxy's page, or a route it does not have. Neither says that a thing is gone.
+    None for a proxy's 404 and for an unknown route: neither says that the object is gone.
     """
     field, no_route = _OWN_404[upstream]
-    said = _member(reply.body, field)
+    said = _member(response.body, field)
     return said if isinstance(said, str) and said != no_route else None
 
 
-def retry_after(reply: Reply, now: float) -> float | None:
-    """Seconds that `Retry-After` asks for, at most a day; a date counts from the server's own clock if it told it."""
-    value = reply.headers.get("retry-after", "").strip()
+def retry_after(response: Response, now: float) -> float | None:
+    """Seconds that `Retry-After` asks for, at most a day. A date is relative to the server's `Date`, else to `now`."""
+    value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return min(float(value[:9]), _LONGEST_WAIT)
     until = _date(value)
     if until is None:
         return None
-    since = _date(reply.headers.get("date", "")) or datetime.fromtimestamp(now, UTC)
+    since = _date(response.headers.get("date", "")) or datetime.fromtimestamp(now, UTC)
     return min(max(0.0, (until - since).total_seconds()), _LONGEST_WAIT)
 
 
-def _unanswered(error: SendError, upstream: Upstream, about: str) -> HandlingError:
-    if isinstance(error, Unreachable):
+def _unanswered(error: TransportError, upstream: Upstream, about: str) -> HandlingError:
+    if isinstance(error, ConnectError):
         return UpstreamDown(f"{about}: no connection: {error}", upstream=upstream, kind=DownKind.UNREACHABLE)
-    if isinstance(error, TimedOut):
+    if isinstance(error, RequestTimeout):
         return Transient(f"{about}: timed out: {error}", upstream=upstream)
     return Transient(f"{about}: the connection broke: {error}", upstream=upstream)
 
 
-def _refused(reply: Reply, upstream: Upstream) -> bool:
-    if reply.status == 403:
-        return upstream is Upstream.HINDSIGHT or _member(reply.body, "code") == _KEY_USELESS
-    return reply.status in (401, 402)
+def _refused(response: Response, upstream: Upstream) -> bool:
+    if response.status == 403:
+        return upstream is Upstream.HINDSIGHT or _member(response.body, "code") == _KEY_USELESS
+    return response.status in (401, 402)
 
 
 def _reason(status: int, upstream: Upstream) -> DeadLetterReason:
@@ -89,11 +90,11 @@ def _reason(status: int, upstream: Upstream) -> DeadLetterReason:
     return DeadLetterReason.REJECTED
 
 
-def _fault(reply: Reply) -> str:
-    """Where FastAPI's validation found fault (`body.items.0.content value_error`), never what stood there."""
-    details = _member(reply.body, "detail")
-    found = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
-    faults = [f"{_path(detail.get('loc'))} {_word(detail.get('type'))}" for detail in found[:3]]
+def _fault(response: Response) -> str:
+    """The fields that FastAPI's validation rejected (`body.items.0.content value_error`), never their values."""
+    details = _member(response.body, "detail")
+    entries = [detail for detail in details if isinstance(detail, dict)] if isinstance(details, list) else []
+    faults = [f"{_path(detail.get('loc'))} {_word(detail.get('type'))}" for detail in entries[:3]]
     return f" ({', '.join(faults)})" if faults else ""
 
 

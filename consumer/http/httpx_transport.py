@@ -1,4 +1,4 @@
-"""The default sender: httpx's requests and replies over aiohttp's connections.
+"""The default transport: httpx's requests and responses over aiohttp's connections.
 
 httpx's own pool collapses above 30 requests in flight; aiohttp's does not.
 """
@@ -16,7 +16,15 @@ import httpx
 from httpx_aiohttp.transport import AiohttpResponseStream, AiohttpTransport
 from yarl import URL
 
-from consumer.http.transport import PROXY_REFUSED, Broken, Reply, Request, Send, TimedOut, Unreachable
+from consumer.http.transport import (
+    PROXY_REFUSED,
+    ConnectError,
+    ConnectionLost,
+    Request,
+    RequestTimeout,
+    Response,
+    Transport,
+)
 
 _IDLE_SECONDS = 4.0  # uvicorn and Node close idle connections after 5 s: be first
 _LARGE = 1 << 20  # aiohttp warns of larger bodies in one piece; a file it writes in chunks
@@ -56,8 +64,8 @@ class _Transport(AiohttpTransport):
 
 
 @asynccontextmanager
-async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterator[Send]:
-    """See `consumer.http.backends.open_sender`."""
+async def open_transport(limit: int, *, ca_file: Path | None = None) -> AsyncIterator[Transport]:
+    """See `consumer.http.backends.open_transport`."""
     context = ssl.create_default_context()  # honours SSL_CERT_FILE and SSL_CERT_DIR
     if ca_file is not None:
         context.load_verify_locations(cafile=ca_file)
@@ -70,34 +78,34 @@ async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterat
     async with session:
         transport = _Transport(session)
 
-        async def send(request: Request) -> Reply:
+        async def send(request: Request) -> Response:
             try:
                 async with asyncio.timeout(request.timeout):
                     return await _exchange(transport, request)
             except TimeoutError as error:
-                raise TimedOut(f"no whole reply within {request.timeout:g} s") from error
+                raise RequestTimeout(f"no complete response within {request.timeout:g} s") from error
             except (aiohttp.ClientConnectorError, aiohttp.ClientHttpProxyError) as error:
-                raise Unreachable(_reason(error)) from error
+                raise ConnectError(_reason(error)) from error
             except (aiohttp.InvalidURL, httpx.InvalidURL, UnicodeError) as error:
-                raise Unreachable("the URL names no host that could be asked") from error
+                raise ConnectError("the URL has no valid host") from error
             except aiohttp.ClientResponseError:
-                # Its text quotes what came, which may be of a comment; so does its cause's.
-                raise Broken("the reply is not HTTP") from None
+                # Its text and its cause's quote the response, which can hold a comment.
+                raise ConnectionLost("the response is not HTTP") from None
             except (aiohttp.ClientError, httpx.HTTPError, OSError) as error:
-                raise Broken(_reason(error)) from error
+                raise ConnectionLost(_reason(error)) from error
 
         yield send
 
 
-async def _exchange(transport: _Transport, request: Request) -> Reply:
+async def _exchange(transport: _Transport, request: Request) -> Response:
     sent = httpx.Request(request.method, request.url, headers=request.headers, content=request.body)
     response = await transport.handle_async_request(sent)
     async with aclosing(response):
         body = await response.aread()
     if response.status_code == PROXY_REFUSED:
-        raise Unreachable("the proxy wants credentials")
+        raise ConnectError("the proxy requires credentials")
     headers = {name.lower().decode("ascii"): value.decode("latin-1") for name, value in response.headers.raw}
-    return Reply(response.status_code, headers, body)
+    return Response(response.status_code, headers, body)
 
 
 def _reason(error: Exception) -> str:

@@ -1,4 +1,4 @@
-"""The fast sender (extra `[fast]`): Rust's reqwest, a third of the CPU of the default one."""
+"""The fast transport (extra `[fast]`): Rust's reqwest, at a third of the default one's CPU."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -11,7 +11,16 @@ from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import NetworkError, PyreqwestError, RequestTimeoutError
 from pyreqwest.http import HeaderMap, Url
 
-from consumer.http.transport import PROXY_REFUSED, Broken, Reply, Request, Send, SendError, TimedOut, Unreachable
+from consumer.http.transport import (
+    PROXY_REFUSED,
+    ConnectError,
+    ConnectionLost,
+    Request,
+    RequestTimeout,
+    Response,
+    Transport,
+    TransportError,
+)
 
 _IDLE = timedelta(seconds=4)  # uvicorn and Node close idle connections after 5 s: be first
 
@@ -21,21 +30,21 @@ runtime.runtime_worker_threads(1)
 
 
 @asynccontextmanager
-async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterator[Send]:
-    """See `consumer.http.backends.open_sender`.
+async def open_transport(limit: int, *, ca_file: Path | None = None) -> AsyncIterator[Transport]:
+    """See `consumer.http.backends.open_transport`.
 
-    A cancelled request frees its place at once, but runs on in the background until its reply or its time-out:
-    pyreqwest 0.15 lets go of it without aborting it. So the limit is kept here, not by its `max_connections`.
+    A cancelled request frees its slot at once, but runs on in the background until its response or timeout, because
+    pyreqwest 0.15 does not abort it. So the limit is enforced here, not by `max_connections`.
     """
-    places = asyncio.Semaphore(limit)
+    slots = asyncio.Semaphore(limit)
     async with _builder(limit, ca_file).build() as client:
 
-        async def send(request: Request) -> Reply:
+        async def send(request: Request) -> Response:
             left = request.timeout
-            if places.locked():
-                left = await _wait(places, request.timeout)
+            if slots.locked():
+                left = await _wait(slots, request.timeout)
             else:
-                await places.acquire()  # does not wait
+                await slots.acquire()  # does not wait
             try:
                 call = (
                     client.request(request.method, _url(request.url))
@@ -46,25 +55,25 @@ async def open_sender(limit: int, *, ca_file: Path | None = None) -> AsyncIterat
                     call = call.body_bytes(request.body)
                 response = await call.build().send()
                 if response.status == PROXY_REFUSED:
-                    raise Unreachable("the proxy wants credentials")
-                return Reply(response.status, _headers(response.headers), (await response.bytes()).to_bytes())
+                    raise ConnectError("the proxy requires credentials")
+                return Response(response.status, _headers(response.headers), (await response.bytes()).to_bytes())
             except PyreqwestError as error:
                 raise _send_error(error, request.timeout) from error
             finally:
-                places.release()
+                slots.release()
 
         yield send
 
 
-async def _wait(places: asyncio.Semaphore, timeout: float) -> float:
-    """Take a place; the seconds that are left then."""
+async def _wait(slots: asyncio.Semaphore, timeout: float) -> float:
+    """Take a slot; returns the seconds that are left."""
     now = asyncio.get_running_loop().time
     deadline = now() + timeout
     try:
         async with asyncio.timeout_at(deadline):
-            await places.acquire()
+            await slots.acquire()
     except TimeoutError as error:
-        raise TimedOut(f"no free connection within {timeout:g} s") from error
+        raise RequestTimeout(f"no free connection within {timeout:g} s") from error
     return max(0.001, deadline - now())
 
 
@@ -85,28 +94,28 @@ def _builder(limit: int, ca_file: Path | None) -> ClientBuilder:
     return builder
 
 
-def _send_error(error: PyreqwestError, timeout: float) -> SendError:
+def _send_error(error: PyreqwestError, timeout: float) -> TransportError:
     if isinstance(error, RequestTimeoutError):
-        return TimedOut(f"no whole reply within {timeout:g} s")
+        return RequestTimeout(f"no complete response within {timeout:g} s")
     causes = [cause["message"] for cause in getattr(error, "details", {}).get("causes") or []]
     reason = causes[-1] if causes else error.message
     # The library's ConnectError also covers a connection that ended after the request was sent.
     if isinstance(error, NetworkError) and "client error (Connect)" in causes:
-        return Unreachable(reason)
-    return Broken(reason)
+        return ConnectError(reason)
+    return ConnectionLost(reason)
 
 
 def _url(url: str) -> Url:
     try:
         return Url(url)
     except ValueError as error:
-        raise Unreachable("the URL names no host that could be asked") from error
+        raise ConnectError("the URL has no valid host") from error
 
 
 def _headers(headers: HeaderMap) -> dict[str, str]:
     try:
         return dict(headers.items())
-    except ValueError:  # one of them is no ASCII
+    except ValueError:  # one of them is not ASCII
         return {name: value for name in headers for value in _readable(headers, name)}
 
 

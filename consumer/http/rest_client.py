@@ -1,4 +1,4 @@
-"""What the clients of Hindsight and of Paperclip have in common: JSON over a `Send`, each failure in the error tree."""
+"""JSON over a `Transport`, with every failure mapped to the error tree. The Hindsight and Paperclip clients use it."""
 
 import json
 import time
@@ -8,15 +8,15 @@ from typing import Any, TypeVar
 
 from consumer.errors import HandlingError, Upstream
 from consumer.http.errors import classify
-from consumer.http.transport import Reply, Request, Send, SendError
-from consumer.upstream_success import answered
+from consumer.http.transport import Request, Response, Transport, TransportError
+from consumer.upstream_success import record_success
 
 T = TypeVar("T")
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each request
 
 
-class Rest:
+class RestClient:
     """One upstream's API.
 
     Args:
@@ -25,11 +25,11 @@ class Rest:
         timeout: seconds for a whole exchange.
 
     Raises:
-        ValueError: the key holds what no header can carry.
+        ValueError: the key holds characters that a header cannot carry.
     """
 
     def __init__(
-        self, send: Send, base: str, upstream: Upstream, *, key: str | None, user_agent: str, timeout: float
+        self, send: Transport, base: str, upstream: Upstream, *, key: str | None, user_agent: str, timeout: float
     ) -> None:
         self.upstream = upstream
         self._send = send
@@ -39,17 +39,19 @@ class Rest:
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         if key:
             if not (key.isascii() and key.isprintable()):
-                raise ValueError(f"the API key of {upstream} holds characters that no HTTP header can carry")
+                raise ValueError(f"the API key of {upstream} holds characters that an HTTP header cannot carry")
             self._headers["Authorization"] = f"Bearer {key}"
         self._json_headers = self._headers | {"Content-Type": "application/json"}
 
-    def under(self, key: str) -> "Rest":
-        """The same API, under another key.
+    def under(self, key: str) -> "RestClient":
+        """The same API with another key.
 
         Raises:
-            ValueError: the key holds what no header can carry.
+            ValueError: the key holds characters that a header cannot carry.
         """
-        return Rest(self._send, self._base, self.upstream, key=key, user_agent=self._user_agent, timeout=self._timeout)
+        return RestClient(
+            self._send, self._base, self.upstream, key=key, user_agent=self._user_agent, timeout=self._timeout
+        )
 
     async def call(
         self,
@@ -60,8 +62,8 @@ class Rest:
         *,
         accept: Collection[int] = (),
         timeout: float | None = None,
-    ) -> Reply:
-        """Ask, and return the reply if its status is a 2xx or one of `accept`.
+    ) -> Response:
+        """Send a request and return the response if its status is a 2xx or one of `accept`.
 
         Args:
             operation: the metric's label.
@@ -69,35 +71,35 @@ class Rest:
             body: sent as ASCII JSON; None sends none.
 
         Raises:
-            HandlingError: as `consumer.http.errors` says.
+            HandlingError: see `consumer.http.errors`.
         """
         sent = b"" if body is None else _encode(body).encode("ascii")
         headers = self._headers if body is None else self._json_headers
         request = Request(method, self._base + path, headers, sent, timeout or self._timeout, operation)
         try:
-            reply = await self._send(request)
-        except SendError as error:
+            response = await self._send(request)
+        except TransportError as error:
             raise self.error(error, operation) from error
-        if 200 <= reply.status < 300 or reply.status in accept:
-            return reply
-        raise self.error(reply, operation)
+        if 200 <= response.status < 300 or response.status in accept:
+            return response
+        raise self.error(response, operation)
 
-    def read(self, reply: Reply, operation: StrEnum, parse: Callable[[Any], T]) -> T:
-        """Make of a reply's JSON what it stands for.
+    def read(self, response: Response, operation: StrEnum, parse: Callable[[Any], T]) -> T:
+        """Parse a response's JSON.
 
         Args:
-            parse: may raise whatever comes of JSON of another shape.
+            parse: gets the decoded JSON; may raise any error that JSON of an unexpected shape causes.
 
         Raises:
-            Transient: the body is not JSON, or not what was promised: a proxy's page, or another server.
+            Transient: the body is not JSON or has an unexpected shape: a proxy's page, or another server.
         """
         try:
-            parsed = parse(json.loads(reply.body))
+            parsed = parse(json.loads(response.body))
         except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
-            raise self.error(reply, operation) from None  # the cause's text can quote the body
-        answered(self.upstream)
+            raise self.error(response, operation) from None  # the cause's text can quote the body
+        record_success(self.upstream)
         return parsed
 
-    def error(self, answer: Reply | SendError, operation: StrEnum) -> HandlingError:
-        """The error that an answer of this upstream amounts to."""
+    def error(self, answer: Response | TransportError, operation: StrEnum) -> HandlingError:
+        """The error for a failed exchange with this upstream."""
         return classify(answer, self.upstream, f"{operation} at {self._base}", time.time())

@@ -1,11 +1,11 @@
-"""The one HTTP seam. Clients are built on a `Send`; tests pass a function and patch nothing.
+"""The HTTP seam. A client sends through a `Transport`; a test passes a function instead.
 
-A `Send` answers with the reply the server gave, whatever its status (redirects are not followed), or raises one of
+A `Transport` returns the server's response whatever its status, follows no redirect, or raises one of
 
-    SendError
-    ├── Unreachable     no connection: refused, unknown host, TLS refused, proxy gone
-    ├── TimedOut        no whole reply within the request's timeout
-    └── Broken          the connection ended before the whole reply was read
+    TransportError
+    ├── ConnectError     no connection: refused, unknown host, TLS refused, proxy gone
+    ├── RequestTimeout   no complete response within the request's timeout
+    └── ConnectionLost   the connection ended before the complete response was read
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -21,7 +21,7 @@ class Request:
     Attributes:
         url: absolute, already percent-encoded; sent as it is.
         timeout: seconds for the whole exchange, from connect to the last byte.
-        operation: a short closed name of what is asked (`retain`, `recall`); the metric's label.
+        operation: the metric's label, from a closed list (`retain`, `recall`).
     """
 
     method: str
@@ -33,8 +33,8 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
-    """What a server answered; header names are lower case."""
+class Response:
+    """An HTTP response; header names are lower case."""
 
     status: int
     headers: Mapping[str, str]
@@ -42,25 +42,25 @@ class Reply:
 
 
 PROXY_REFUSED = 407
-"""What only a proxy answers; the server never saw the request, so a `Send` raises `Unreachable` for it."""
+"""Only a proxy answers with this status. The server never saw the request: a `Transport` raises `ConnectError`."""
 
-Send = Callable[[Request], Awaitable[Reply]]
-
-
-class SendError(Exception):
-    """No whole reply came."""
+Transport = Callable[[Request], Awaitable[Response]]
 
 
-class Unreachable(SendError):
-    """There was no connection: the server did not see the request."""
+class TransportError(Exception):
+    """No complete response arrived."""
 
 
-class TimedOut(SendError):
-    """Time ran out: the server may have acted on the request."""
+class ConnectError(TransportError):
+    """No connection: the server did not see the request."""
 
 
-class Broken(SendError):
-    """The connection ended before the whole reply was read: the server may have acted on the request."""
+class RequestTimeout(TransportError):
+    """The timeout expired: the server may have acted on the request."""
+
+
+class ConnectionLost(TransportError):
+    """The connection ended before the complete response was read: the server may have acted on the request."""
 
 
 def base_url(url: str) -> str:
@@ -71,13 +71,13 @@ def base_url(url: str) -> str:
     """
     parts = urlsplit(url.strip())
     if "@" in parts.netloc:
-        raise ValueError("a URL with a user name or password in it is not taken: the key has a setting of its own")
+        raise ValueError("a URL with a user name or password in it is not accepted: the key has a setting of its own")
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ValueError(f"{url!r} is not an absolute http:// or https:// URL")
     return urlunsplit((parts.scheme, parts.netloc, parts.path.rstrip("/"), "", ""))
 
 
 @lru_cache(1024)  # the same few banks come again and again
-def segment(text: str) -> str:
-    """Percent-encode one path segment; nothing is left bare that could end the segment."""
+def quote_segment(text: str) -> str:
+    """Percent-encode one path segment, slashes included."""
     return quote(text, safe="")

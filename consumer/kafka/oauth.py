@@ -14,11 +14,11 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 from pydantic import SecretStr
 
-from consumer.http.backends import open_sender
-from consumer.http.transport import Reply, Request, Send, SendError
+from consumer.http.backends import open_transport
+from consumer.http.transport import Request, Response, Transport, TransportError
 from consumer.settings.model import Settings
 
-OpenSend = Callable[[], AbstractAsyncContextManager[Send]]
+OpenTransport = Callable[[], AbstractAsyncContextManager[Transport]]
 
 NONE_TO_BE_HAD = "no token"
 """How an error begins that says why there is none."""
@@ -42,7 +42,7 @@ class ClientCredentials(AbstractTokenProvider):
         client_secret: str,
         scope: str | None,
         *,
-        open_send: OpenSend,
+        open_send: OpenTransport,
         timeout: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -73,7 +73,7 @@ class ClientCredentials(AbstractTokenProvider):
             cast("str", settings.kafka_oauth_client_id),
             cast("SecretStr", settings.kafka_oauth_client_secret).get_secret_value(),
             settings.kafka_oauth_scope,
-            open_send=partial(open_sender, settings.http_backend, 1),
+            open_send=partial(open_transport, settings.http_backend, 1),
             timeout=settings.health_timeout,
         )
 
@@ -93,7 +93,7 @@ class ClientCredentials(AbstractTokenProvider):
         try:
             async with self._open_send() as send:
                 reply = await send(self._request)
-        except SendError as error:
+        except TransportError as error:
             raise KafkaConnectionError(
                 f"{NONE_TO_BE_HAD} from {self._request.url}: {str(error) or type(error).__name__}"
             ) from error
@@ -103,7 +103,7 @@ class ClientCredentials(AbstractTokenProvider):
             raise KafkaConnectionError(f"{NONE_TO_BE_HAD} from {self._request.url}: {error}") from None
 
 
-def _token(reply: Reply) -> tuple[str, float]:
+def _token(reply: Response) -> tuple[str, float]:
     """Token and lifetime in seconds. What the server says besides is not shown: it may repeat our secret."""
     if reply.status != 200:
         raise ValueError(f"status {reply.status}")

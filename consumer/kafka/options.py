@@ -49,7 +49,7 @@ def consumer_options(settings: Settings) -> dict[str, Any]:
     return {**client_options(settings), "client_rack": settings.kafka_rack}
 
 
-def reader(settings: Settings, *topics: str) -> AIOKafkaConsumer:
+def groupless_consumer(settings: Settings, *topics: str) -> AIOKafkaConsumer:
     """A consumer without a group, not started, that reads from the start: these topics, or what it will be assigned."""
     return AIOKafkaConsumer(
         *topics, **consumer_options(settings), enable_auto_commit=False, auto_offset_reset="earliest"
@@ -72,7 +72,7 @@ def producer(settings: Settings) -> AIOKafkaProducer:
 
 
 @contextmanager
-def reaching_kafka(settings: Settings) -> Iterator[None]:
+def translate_kafka_errors(settings: Settings) -> Iterator[None]:
     """Turn what aiokafka raises within into words.
 
     Raises:

@@ -7,12 +7,12 @@ from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.upstream_success import answered
+from consumer.upstream_success import record_success
 
 Headers = Sequence[tuple[str, bytes | None]]
 
 
-class TooLarge(Exception):
+class RecordTooLarge(Exception):
     """Neither the client nor the broker takes a record of this size."""
 
 
@@ -56,14 +56,14 @@ class Publisher:
                     topic, value=value, key=key, headers=list(headers), partition=partition, timestamp_ms=timestamp
                 )
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
-            raise TooLarge(f"Kafka topic {topic}: {error}") from error
+            raise RecordTooLarge(f"Kafka topic {topic}: {error}") from error
         except (KafkaError, TimeoutError, OSError) as error:
             if isinstance(error, KafkaError) and not error.retriable and producer is self._producer:
                 await self.close()  # unless another publish has replaced it already
             reason = str(error) or type(error).__name__
             message = f"Kafka did not take a record for topic {topic}: {reason}"
             raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
-        answered(Upstream.KAFKA)
+        record_success(Upstream.KAFKA)
 
     async def _started(self) -> AIOKafkaProducer:
         if self._producer is None:

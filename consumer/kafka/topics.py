@@ -12,7 +12,7 @@ from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 from aiokafka.admin.config_resource import ConfigResource, ConfigResourceType
 from aiokafka.errors import KafkaError, TopicAlreadyExistsError, for_code
 
-from consumer.kafka.options import client_options, reaching_kafka
+from consumer.kafka.options import client_options, translate_kafka_errors
 from consumer.settings.model import Settings
 
 HOUR = 3_600_000
@@ -215,7 +215,7 @@ def _creation(name: str, code: int, message: str | None) -> TopicReport:
 @asynccontextmanager
 async def _open_admin(settings: Settings) -> AsyncIterator[AIOKafkaAdminClient]:
     admin = AIOKafkaAdminClient(**client_options(settings), request_timeout_ms=int(TIMEOUT * 1000))
-    with reaching_kafka(settings):
+    with translate_kafka_errors(settings):
         try:
             await admin.start()
             yield admin

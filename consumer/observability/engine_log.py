@@ -8,27 +8,27 @@ from typing import Any
 from structlog.typing import FilteringBoundLogger
 
 from consumer.observability.logs import Throttle
-from consumer.stream.signals import (
-    Attempted,
-    BreakerMoved,
-    CommitEnded,
+from consumer.stream.hooks import (
+    AttemptFinished,
+    AttemptOutcome,
+    BreakerChanged,
+    CommitFinished,
     CommitResult,
-    Ending,
-    Notify,
-    Overtaken,
+    EngineEvent,
+    Hook,
     ParkReason,
     PollFailed,
     Rebalanced,
-    Signal,
+    RecordsExpired,
 )
 
-_ENDINGS = {
-    Ending.SUCCEEDED: ("info", "record handled"),
-    Ending.SKIPPED: ("info", "record skipped"),
-    Ending.IGNORED: ("debug", "record ignored"),
-    Ending.FAILED: ("warning", "record handled without its upstream"),
-    Ending.RETRIED: ("warning", "record will be retried"),
-    Ending.DEAD_LETTERED: ("warning", "record dead-lettered"),
+_OUTCOMES = {
+    AttemptOutcome.SUCCEEDED: ("info", "record handled"),
+    AttemptOutcome.SKIPPED: ("info", "record skipped"),
+    AttemptOutcome.IGNORED: ("debug", "record ignored"),
+    AttemptOutcome.FAILED: ("warning", "record handled without its upstream"),
+    AttemptOutcome.RETRIED: ("warning", "record will be retried"),
+    AttemptOutcome.DEAD_LETTERED: ("warning", "record dead-lettered"),
 }
 
 
@@ -38,23 +38,23 @@ def bank_hash(bank: str) -> str:
     return hashlib.sha256(bank.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def log_signals(logger: FilteringBoundLogger) -> Notify:
-    """A `Notify` that logs: one line for each attempt's end, warnings for what an operator should look at."""
+def log_signals(logger: FilteringBoundLogger) -> Hook:
+    """A `Hook` that logs: one line for each attempt's end, warnings for what an operator should look at."""
     logger = logger.bind()  # once: structlog's proxy would do it for each line
     polls = Throttle(10.0)
 
-    def notify(signal: Signal) -> None:
+    def notify(signal: EngineEvent) -> None:
         match signal:
-            case Attempted():
+            case AttemptFinished():
                 _log_attempt(logger, signal)
-            case CommitEnded(result=CommitResult.COMMITTED):
-                logger.debug("offsets committed", lane=signal.lane, partitions=signal.offsets)
-            case CommitEnded():
+            case CommitFinished(result=CommitResult.COMMITTED):
+                logger.debug("offsets committed", lane=signal.lane, partitions=signal.partitions)
+            case CommitFinished():
                 logger.warning(
                     "offsets not committed",
                     lane=signal.lane,
                     result=signal.result,
-                    partitions=signal.offsets,
+                    partitions=signal.partitions,
                     error=signal.error,
                 )
             case Rebalanced():
@@ -66,7 +66,7 @@ def log_signals(logger: FilteringBoundLogger) -> Notify:
                     seconds=round(signal.seconds, 3),
                     drained=signal.drained,
                 )
-            case BreakerMoved():
+            case BreakerChanged():
                 log = logger.warning if signal.opened else logger.info
                 log(
                     "breaker opened: nothing new is started" if signal.opened else "breaker closed",
@@ -75,7 +75,7 @@ def log_signals(logger: FilteringBoundLogger) -> Notify:
                     reason=signal.reason,
                     error=signal.error,
                 )
-            case Overtaken():
+            case RecordsExpired():
                 logger.warning(
                     "retention removed records before they were read: audit --fix finds what is missing",
                     lane=signal.lane,
@@ -103,21 +103,21 @@ def warn_once(logger: FilteringBoundLogger) -> Callable[..., None]:
     return warn
 
 
-def _log_attempt(logger: FilteringBoundLogger, signal: Attempted) -> None:
-    level, text = _ENDINGS[signal.ending]
+def _log_attempt(logger: FilteringBoundLogger, signal: AttemptFinished) -> None:
+    level, text = _OUTCOMES[signal.outcome]
     if signal.reason is ParkReason.NOT_YET:
         level, text = "info", "record waits"
     fields: dict[str, Any] = {
         "lane": signal.lane,
         "handler": signal.handler,
         **_without_bank(signal.facts),
-        "outcome": signal.ending,
+        "outcome": signal.outcome,
         "duration": round(signal.duration, 4),
         "attempts": signal.attempts,
     }
     if signal.reason is not None:
         fields["reason"] = signal.reason
-    if signal.ending is Ending.RETRIED:
+    if signal.outcome is AttemptOutcome.RETRIED:
         fields["delay"] = round(signal.delay, 3)
     if signal.error:
         fields["error"] = signal.error

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from consumer.observability.lane_gauges import Pulse, Seen
-from consumer.stream.signals import LaneState
+from consumer.stream.hooks import LaneState
 
 
 @dataclass(frozen=True, slots=True)

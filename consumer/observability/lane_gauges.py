@@ -12,7 +12,7 @@ from prometheus_client.registry import Collector
 from consumer.errors import Upstream
 from consumer.observability import metrics as names
 from consumer.observability.metrics import Metric
-from consumer.stream.signals import BreakerReason, LaneState, ParkReason
+from consumer.stream.hooks import BreakerReason, LaneState, ParkReason
 
 BEAT = 1.0
 """Seconds between two looks."""

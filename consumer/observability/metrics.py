@@ -13,7 +13,7 @@ from consumer.errors import DeadLetterReason, Upstream
 from consumer.exporter.snapshot import GroupState, OperationStatus, OperationType, Source
 from consumer.handlers.results import SkipReason
 from consumer.relay.signals import RelayState
-from consumer.stream.signals import BreakerReason, CommitResult, Ending, ParkReason, RebalanceKind
+from consumer.stream.hooks import AttemptOutcome, BreakerReason, CommitResult, ParkReason, RebalanceKind
 from consumer.tools.results import Tool, ToolOutcome
 
 PREFIX = "paperclip_memory_"
@@ -115,8 +115,8 @@ COMMITS = Metric(
     "Offset commits, by result; `unknown` is a commit that was cancelled or timed out.",
     ("lane", "result"),
 )
-OVERTAKEN = Metric(
-    "overtaken_records_total", Kind.COUNTER, "Records that retention removed before they were read.", ("lane",)
+EXPIRED = Metric(
+    "expired_records_total", Kind.COUNTER, "Records that retention removed before they were read.", ("lane",)
 )
 POLL_FAILURES = Metric("poll_failures_total", Kind.COUNTER, "Polls that raised an error; polling continues.", ("lane",))
 LAST_POLL = Metric(
@@ -211,7 +211,7 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
     ("*", "handler"): HANDLER_LABELS,
     (EVENT_DURATION.name, "handler"): (*HANDLERS, OTHER),
     (EVENT_AGE.name, "handler"): (*HANDLERS, OTHER),
-    (EVENTS.name, "outcome"): tuple(Ending),
+    (EVENTS.name, "outcome"): tuple(AttemptOutcome),
     (DEAD_LETTERS.name, "reason"): tuple(DeadLetterReason),
     (SKIPPED.name, "reason"): tuple(SkipReason),
     (PARKED.name, "reason"): tuple(ParkReason),

@@ -10,19 +10,19 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.results import SkipReason
-from consumer.http.transport import Reply, Request, Send, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, Request, RequestTimeout, Response, Transport, TransportError
 from consumer.observability import metrics as names
 from consumer.observability.metrics import Metric, Result
-from consumer.stream.signals import (
-    Attempted,
-    CommitEnded,
+from consumer.stream.hooks import (
+    AttemptFinished,
+    AttemptOutcome,
+    CommitFinished,
     CommitResult,
-    Ending,
-    Overtaken,
+    EngineEvent,
     PollFailed,
     Rebalanced,
     RebalanceKind,
-    Signal,
+    RecordsExpired,
 )
 
 
@@ -51,21 +51,23 @@ class Metrics:
 
         events = _counter(registry, names.EVENTS)
         self._events = {
-            (handler, ending): events.labels(handler, ending) for handler in names.HANDLER_LABELS for ending in Ending
+            (handler, outcome): events.labels(handler, outcome)
+            for handler in names.HANDLER_LABELS
+            for outcome in AttemptOutcome
         }
         durations, ages = _histogram(registry, names.EVENT_DURATION), _histogram(registry, names.EVENT_AGE)
         self._times = {
             handler: (durations.labels(handler), ages.labels(handler)) for handler in (*names.HANDLERS, names.OTHER)
         }
         dead_letters, skipped = _counter(registry, names.DEAD_LETTERS), _counter(registry, names.SKIPPED)
-        self._reasons: dict[tuple[str, Ending, object], Counter] = {
+        self._reasons: dict[tuple[str, AttemptOutcome, object], Counter] = {
             **{
-                (handler, Ending.DEAD_LETTERED, reason): dead_letters.labels(handler, reason)
+                (handler, AttemptOutcome.DEAD_LETTERED, reason): dead_letters.labels(handler, reason)
                 for handler in names.HANDLER_LABELS
                 for reason in DeadLetterReason
             },
             **{
-                (handler, Ending.SKIPPED, reason): skipped.labels(handler, reason)
+                (handler, AttemptOutcome.SKIPPED, reason): skipped.labels(handler, reason)
                 for handler in names.HANDLER_LABELS
                 for reason in SkipReason
             },
@@ -73,8 +75,8 @@ class Metrics:
         rebalances, commits = _counter(registry, names.REBALANCES), _counter(registry, names.COMMITS)
         self._rebalances = {(lane, kind): rebalances.labels(lane, kind) for lane in lanes for kind in RebalanceKind}
         self._commits = {(lane, result): commits.labels(lane, result) for lane in lanes for result in CommitResult}
-        overtaken, poll_failures = _counter(registry, names.OVERTAKEN), _counter(registry, names.POLL_FAILURES)
-        self._overtaken = {lane: overtaken.labels(lane) for lane in lanes}
+        expired, poll_failures = _counter(registry, names.EXPIRED), _counter(registry, names.POLL_FAILURES)
+        self._expired = {lane: expired.labels(lane) for lane in lanes}
         self._poll_failures = {lane: poll_failures.labels(lane) for lane in lanes}
 
         requests, times = _counter(registry, names.REQUESTS), _histogram(registry, names.REQUEST_DURATION)
@@ -89,33 +91,33 @@ class Metrics:
             for upstream, known in operations.items()
         }
 
-    def notify(self, signal: Signal) -> None:
-        """Count a signal: a `Notify` of the engine's."""
+    def notify(self, signal: EngineEvent) -> None:
+        """Count a signal: a `Hook` of the engine's."""
         match signal:
-            case Attempted():
+            case AttemptFinished():
                 self._attempted(signal)
-            case CommitEnded(lane=lane, result=result):
+            case CommitFinished(lane=lane, result=result):
                 self._commits[lane, result].inc()
             case Rebalanced(lane=lane, kind=kind):
                 self._rebalances[lane, kind].inc()
-            case Overtaken(lane=lane, records=records):
-                self._overtaken[lane].inc(records)
+            case RecordsExpired(lane=lane, records=records):
+                self._expired[lane].inc(records)
             case PollFailed(lane=lane):
                 self._poll_failures[lane].inc()
             case _:
                 pass  # a breaker is a gauge, and a process that is stuck ends
 
-    def measured(self, send: Send, upstream: Upstream) -> Send:
+    def measured(self, send: Transport, upstream: Upstream) -> Transport:
         """`send`, with every request counted and timed; a cancelled one is not, since it had no end."""
         operations = self._upstreams[upstream]
         other = operations[names.OTHER]
 
-        async def measured_send(request: Request) -> Reply:
+        async def measured_send(request: Request) -> Response:
             results, times = operations.get(request.operation, other)
             started = perf_counter()
             try:
                 reply = await send(request)
-            except SendError as error:
+            except TransportError as error:
                 times.observe(perf_counter() - started)
                 results[_failure(error)].inc()
                 raise
@@ -125,15 +127,15 @@ class Metrics:
 
         return measured_send
 
-    def _attempted(self, signal: Attempted) -> None:
+    def _attempted(self, signal: AttemptFinished) -> None:
         handler = signal.handler if signal.handler in _KNOWN_HANDLERS else names.OTHER
-        self._events[handler, signal.ending].inc()
+        self._events[handler, signal.outcome].inc()
         if times := self._times.get(handler):
             duration, age = times
             duration.observe(signal.duration)
-            if signal.ending is not Ending.RETRIED:
+            if signal.outcome is not AttemptOutcome.RETRIED:
                 age.observe(max(0.0, signal.age))  # the producer's clock may be ahead of ours
-        if reason := self._reasons.get((handler, signal.ending, signal.reason)):
+        if reason := self._reasons.get((handler, signal.outcome, signal.reason)):
             reason.inc()
 
 
@@ -146,11 +148,11 @@ def result_of(upstream: Upstream, status: int) -> Result:
     return _BY_CLASS.get(status // 100, Result.FAILED)
 
 
-def _failure(error: SendError) -> Result:
+def _failure(error: TransportError) -> Result:
     match error:
-        case TimedOut():
+        case RequestTimeout():
             return Result.TIMEOUT
-        case Unreachable():
+        case ConnectError():
             return Result.CONNECT
         case _:
             return Result.BROKEN

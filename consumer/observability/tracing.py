@@ -16,8 +16,8 @@ import structlog
 
 from consumer.errors import Upstream
 from consumer.handlers.results import Outcome
-from consumer.http.transport import Reply, Request, Send
-from consumer.stream.jobs import Job, Resolve
+from consumer.http.transport import Request, Response, Transport
+from consumer.stream.executor import Job, JobFactory
 from consumer.stream.records import Record
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Tracing:
         self._context = TraceContextTextMapPropagator()
         self._kinds = SpanKind
 
-    def jobs(self, resolve: Resolve, lane: str) -> Resolve:
+    def jobs(self, resolve: JobFactory, lane: str) -> JobFactory:
         """`resolve`, with a span around every attempt."""
 
         def traced(record: Record) -> Job:
@@ -69,10 +69,10 @@ class Tracing:
 
         return traced
 
-    def sends(self, send: Send, upstream: Upstream) -> Send:
+    def sends(self, send: Transport, upstream: Upstream) -> Transport:
         """`send`, with a span around every request, whose context the request carries."""
 
-        async def traced(request: Request) -> Reply:
+        async def traced(request: Request) -> Response:
             attributes = {
                 "http.request.method": request.method,
                 "server.address": urlsplit(request.url).hostname or "",

@@ -1,58 +1,52 @@
-"""Paperclip's API, as handlers, tools, audit and check use it."""
+"""Client of Paperclip's REST API."""
 
-import re
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from typing import Any, TypeVar
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http.errors import missing
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Reply, Send
-from schemas.objects import UUID_PATTERN, Comment, Issue, Run
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import Transport
+from consumer.paperclip.models import (
+    Identity,
+    Json,
+    KeyKind,
+    PaperclipOperation,
+    parse_agent,
+    parse_audit_page,
+    parse_ids,
+    parse_model,
+    parse_object,
+    parse_optional,
+    parse_rows,
+    path_uuid,
+    query_string,
+)
+from schemas.objects import Comment, Issue, Run
 
-M = TypeVar("M", Run, Issue, Comment)
+T = TypeVar("T")
 
-
-class PaperclipOperation(StrEnum):
-    """What is asked of Paperclip (closed: a metric label)."""
-
-    RUN = "run"
-    ISSUE = "issue"
-    COMMENT = "comment"
-    AGENTS = "agents"
-    HEALTH = "health"
-    AUTHENTICATE = "authenticate"
-
-
-class KeyKind(StrEnum):
-    """Whose key it is: an agent's (or a run's token), or a person's (or none, at a `local_trusted` server)."""
-
-    AGENT = "agent"
-    BOARD = "board"
-
-
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """Whom Paperclip takes us for, and the companies that it shows us. `agent_id` is None for a person."""
-
-    kind: KeyKind
-    company_ids: tuple[str, ...]
-    agent_id: str | None = None
+AUDIT_PAGE = 200  # the most that Paperclip gives at once
+ISSUES_PAGE = 200
+COMMENTS_PAGE = 50
+COMMENT_NOT_FOUND = "comment not found"
 
 
 class PaperclipClient:
-    """Implements `consumer.handlers.context.Paperclip`, and what check and tools need.
+    """Paperclip as the owner of one key sees it. Implements `consumer.handlers.context.Paperclip`.
 
-    Every method raises from `consumer.errors`; an id that is no UUID is `Permanent` before anything is sent (Paperclip
-    answers 500 to it).
+    `run`, `issue` and `comment` return typed objects; `*_json` and the lists return the JSON that Paperclip sent, since
+    the relay embeds it in events.
 
-    Paperclip's 404 means more than absence: `Issue not found` and `Heartbeat run not found` are also its answers to a
-    wrong or expired key, and for another company's objects (seen). So such a 404 counts only after the key has proved
-    good, and only `Comment not found`, which comes after those checks, says that a comment is gone.
+    Every method raises from `consumer.errors`. An id that is not a UUID is `Permanent` before anything is sent.
+
+    One rule holds for every 404 of an object. Only `Comment not found`, which Paperclip says after it has checked the
+    key and the issue, means that a comment is gone. `Issue not found` and `Heartbeat run not found` are also its
+    answers to a wrong or expired key and for another company's objects, so they count only after the key has proved
+    good; and then they say that this key is not shown the object, never that a comment is gone. A 404 in other words
+    (a proxy's page, an unknown route) says nothing and is `Transient`.
 
     Args:
         base: normalised by `consumer.http.transport.base_url`.
@@ -61,7 +55,7 @@ class PaperclipClient:
 
     def __init__(
         self,
-        send: Send,
+        send: Transport,
         base: str,
         *,
         key: str | None,
@@ -69,53 +63,168 @@ class PaperclipClient:
         timeout: float = 15.0,
         probe_timeout: float = 5.0,
     ) -> None:
-        self._rest = Rest(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
+        self._rest = RestClient(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
         self._probe_timeout = probe_timeout
 
-    def under(self, key: str) -> "PaperclipClient":
-        """Paperclip as the owner of another key sees it.
+    def with_key(self, key: str) -> "PaperclipClient":
+        """The same Paperclip under another key.
 
         Raises:
-            ValueError: the key holds what no header can carry.
+            ValueError: no HTTP header can carry the key.
         """
         other = copy(self)
         other._rest = self._rest.under(key)  # noqa: SLF001 - one of us
         return other
 
+    # Objects
+
     async def run(self, run_id: str) -> Run | None:
-        """A run; None if this key is shown none of this id."""
-        return await self._object(PaperclipOperation.RUN, "heartbeat-runs", run_id, Run)
+        """A run; None if this key is not shown a run of this id."""
+        return await self._run(run_id, partial(parse_model, Run))
+
+    async def run_json(self, run_id: str) -> Json | None:
+        """As `run`, with all that Paperclip sent."""
+        return await self._run(run_id, parse_object)
 
     async def issue(self, issue_id: str) -> Issue | None:
-        """An issue; None if this key is shown none of this id."""
-        return await self._object(PaperclipOperation.ISSUE, "issues", issue_id, Issue)
+        """An issue; None if this key is not shown an issue of this id."""
+        return await self._issue(issue_id, partial(parse_model, Issue))
+
+    async def issue_json(self, issue_id: str) -> Json | None:
+        """As `issue`, with all that Paperclip sent."""
+        return await self._issue(issue_id, parse_object)
 
     async def comment(self, issue_id: str, comment_id: str) -> Comment | None:
-        """A comment, a deleted one's tombstone too; None if it is gone from an issue that this key may read.
+        """A comment, also the tombstone of a deleted one; None if it is gone from an issue that this key may read.
 
         Raises:
-            Permanent: with reason `forbidden`, when Paperclip shows this key no such issue. It does not say whether the
-                issue is deleted or another company's, and on that nothing is forgotten.
+            Permanent: with reason `forbidden`: Paperclip does not show the issue to this key. It does not say whether
+                the issue is deleted or another company's, so nothing is forgotten because of it.
         """
-        operation = PaperclipOperation.COMMENT
-        path = f"/api/issues/{path_uuid(issue_id)}/comments/{path_uuid(comment_id)}"
-        reply = await self._rest.call(operation, "GET", path, accept=(404,))
-        if reply.status != 404:
-            return self._rest.read(reply, operation, partial(_as, Comment, path_uuid(comment_id)))
-        if self._missing(reply, operation).casefold() == "comment not found":
-            return None
-        await self.authenticate()
-        raise Permanent(
-            f"Paperclip shows this key no issue {issue_id}: it was deleted, or is another company's",
-            reason=DeadLetterReason.FORBIDDEN,
-            upstream=Upstream.PAPERCLIP,
-        )
+        return await self._comment(issue_id, comment_id, partial(parse_model, Comment))
+
+    async def comment_json(self, issue_id: str, comment_id: str) -> Json | None:
+        """As `comment`, with all that Paperclip sent."""
+        return await self._comment(issue_id, comment_id, parse_object)
+
+    # Lists
 
     async def agents(self, company_id: str) -> Sequence[str]:
         """Ids of all agents of a company."""
-        operation = PaperclipOperation.AGENTS
-        reply = await self._rest.call(operation, "GET", f"/api/companies/{path_uuid(company_id)}/agents")
-        return self._rest.read(reply, operation, _ids)
+        return await self._get(PaperclipOperation.AGENTS, f"/api/companies/{path_uuid(company_id)}/agents", parse_ids)
+
+    async def audit_feed(self, company_id: str, since: str) -> AsyncIterator[Json]:
+        """What was done to comments at or after `since` (ISO 8601), newest first.
+
+        `createdAt` is the start of a transaction, so rows of a long one appear behind newer rows. `details` is null for
+        hidden issues.
+
+        Raises:
+            Permanent: with reason `forbidden`, if the key lacks the permission `audit:view_agent_actions`.
+        """
+        path = f"/api/companies/{path_uuid(company_id)}/audit/agent-actions"
+        query = {
+            "actorScope": "all",
+            "entityType": "issue",
+            "action": "issue.comment",
+            "from": since,
+            "limit": AUDIT_PAGE,
+        }
+        cursor: str | None = None
+        while True:
+            page = query_string(query | {"cursor": cursor})
+            rows, cursor = await self._get(PaperclipOperation.AUDIT, path + page, parse_audit_page)
+            for row in rows:
+                yield row
+            if cursor is None:
+                return
+
+    async def can_read_audit_feed(self, company_id: str) -> bool:
+        """Whether the key may read a company's audit feed."""
+        query = query_string({"actorScope": "all", "action": "issue.comment", "limit": 1})
+        path = f"/api/companies/{path_uuid(company_id)}/audit/agent-actions{query}"
+        reply = await self._rest.call(PaperclipOperation.AUDIT, "GET", path, accept=(403,))
+        return reply.status != 403
+
+    async def issues(self, company_id: str, since: str | None = None) -> AsyncIterator[Json]:
+        """Issues whose `updatedAt` is later than `since`, else all; the last updated first, each once.
+
+        An issue that changes while the pages are read moves to the front and may be left out: its `updatedAt` is then
+        later than those of all that came. Descriptions are cut at 1,200 characters; hidden issues are left out.
+        """
+        path = f"/api/companies/{path_uuid(company_id)}/issues"
+        query = {"includePluginOperations": "true", "sortField": "updated", "sortDir": "desc", "limit": ISSUES_PAGE}
+        offset, seen = 0, set[str]()
+        while True:
+            page = query | {"updatedSince": since, "offset": offset}
+            rows = await self._list(PaperclipOperation.ISSUES, path, page)
+            for row in rows:
+                if row["id"] not in seen:
+                    seen.add(row["id"])
+                    yield row
+            if len(rows) < ISSUES_PAGE:
+                return
+            offset += len(rows)
+
+    async def comments(self, issue_id: str, *, oldest_first: bool) -> AsyncIterator[Json]:
+        """An issue's comments, also the tombstones of deleted ones; each once.
+
+        Paperclip pages after an anchor comment, and answers with an empty page if the anchor was cancelled meanwhile
+        (its row is gone). So an empty page counts only while its anchor exists; else paging goes on after the comment
+        before it.
+        """
+        path = f"/api/issues/{path_uuid(issue_id)}/comments"
+        query = {"order": "asc" if oldest_first else "desc", "limit": COMMENTS_PAGE}
+        seen: dict[str, None] = {}
+        while True:
+            anchor = next(reversed(seen), None)
+            rows = await self._list(PaperclipOperation.COMMENTS, path, query | {"after": anchor})
+            if not rows and anchor is not None and await self.comment_json(issue_id, anchor) is None:
+                del seen[anchor]
+                continue
+            for row in rows:
+                if row["id"] not in seen:
+                    seen[row["id"]] = None
+                    yield row
+            if len(rows) < COMMENTS_PAGE:
+                return
+
+    async def activity(self, issue_id: str) -> list[Json]:
+        """What was done to an issue, newest first; `details.changes` holds old and new values."""
+        return await self._list(PaperclipOperation.ACTIVITY, f"/api/issues/{path_uuid(issue_id)}/activity")
+
+    async def runs(self, company_id: str, limit: int, agent_id: str | None = None) -> list[Json]:
+        """The runs created last, newest first, at most 1,000; of all agents or of one. Old runs change in place."""
+        path = f"/api/companies/{path_uuid(company_id)}/heartbeat-runs"
+        query = {"summary": "true", "limit": limit, "agentId": agent_id}
+        return await self._list(PaperclipOperation.RUNS, path, query)
+
+    async def run_end_statuses(self, run_id: str) -> list[str]:
+        """The statuses with which a run has ended by its log, in no order: a cancelled run may have ended before."""
+        path = f"/api/heartbeat-runs/{path_uuid(run_id)}/events"
+        rows = await self._list(PaperclipOperation.RUN_EVENTS, path, {"limit": 1000})
+        payloads = [row["payload"] for row in rows if row["eventType"] == "lifecycle" and row["payload"] is not None]
+        return [payload["status"] for payload in payloads if "status" in payload]
+
+    async def plugins(self) -> list[Json]:
+        """The installed plugins.
+
+        Raises:
+            Permanent: with reason `forbidden`, if the key is not a board member's.
+        """
+        return await self._list(PaperclipOperation.PLUGINS, "/api/plugins")
+
+    async def plugin_config(self, plugin_id: str, company_id: str) -> Json | None:
+        """A plugin's configuration in a company; None if it has none."""
+        path = f"/api/plugins/{path_uuid(plugin_id)}/config" + query_string({"companyId": path_uuid(company_id)})
+        return await self._get(PaperclipOperation.PLUGINS, path, parse_optional)
+
+    # The server and our key
+
+    async def server_date(self) -> str | None:
+        """The `Date` header of an answer, as HTTP writes it; None if a proxy removed it."""
+        reply = await self._rest.call(PaperclipOperation.CLOCK, "GET", "/api/health")
+        return reply.headers.get("date")
 
     async def health(self) -> None:
         """Return if Paperclip is up. Needs no key, so it proves none."""
@@ -124,68 +233,61 @@ class PaperclipClient:
         self._rest.read(reply, operation, lambda value: value["status"])
 
     async def authenticate(self) -> Identity:
-        """Whom our key stands for. A `local_trusted` server takes every key it does not know for its admin's.
+        """The owner of our key. A `local_trusted` server takes every unknown key for its admin's.
 
         Raises:
-            UpstreamDown: with kind `refused`, if it stands for nobody.
+            UpstreamDown: with kind `refused`, if Paperclip does not know the key.
         """
         operation, timeout = PaperclipOperation.AUTHENTICATE, self._probe_timeout
         reply = await self._rest.call(operation, "GET", "/api/companies", accept=(403,), timeout=timeout)
         if reply.status != 403:
-            return Identity(KeyKind.BOARD, self._rest.read(reply, operation, _ids))
+            return Identity(KeyKind.BOARD, self._rest.read(reply, operation, parse_ids))
         return await self.agent()
 
     async def agent(self) -> Identity:
-        """The agent that our key stands for; a run's token counts.
+        """The agent that our key belongs to; a run's token counts.
 
         Raises:
-            UpstreamDown: with kind `refused`, if it is no agent's.
+            UpstreamDown: with kind `refused`, if it is not an agent's.
         """
         operation = PaperclipOperation.AUTHENTICATE
         reply = await self._rest.call(operation, "GET", "/api/agents/me", timeout=self._probe_timeout)
-        return self._rest.read(reply, operation, _agent)
+        return self._rest.read(reply, operation, parse_agent)
 
-    async def _object(self, operation: PaperclipOperation, kind: str, id_: str, model: type[M]) -> M | None:
-        reply = await self._rest.call(operation, "GET", f"/api/{kind}/{path_uuid(id_)}", accept=(404,))
+    async def _run(self, run_id: str, parse: Callable[[str, Any], T]) -> T | None:
+        id_ = path_uuid(run_id)
+        return await self._object(PaperclipOperation.RUN, f"/api/heartbeat-runs/{id_}", partial(parse, id_))
+
+    async def _issue(self, issue_id: str, parse: Callable[[str, Any], T]) -> T | None:
+        id_ = path_uuid(issue_id)
+        return await self._object(PaperclipOperation.ISSUE, f"/api/issues/{id_}", partial(parse, id_))
+
+    async def _comment(self, issue_id: str, comment_id: str, parse: Callable[[str, Any], T]) -> T | None:
+        path, id_ = f"/api/issues/{path_uuid(issue_id)}/comments", path_uuid(comment_id)
+        return await self._object(PaperclipOperation.COMMENT, f"{path}/{id_}", partial(parse, id_))
+
+    async def _object(self, operation: PaperclipOperation, path: str, parse: Callable[[Any], T]) -> T | None:
+        reply = await self._rest.call(operation, "GET", path, accept=(404,))
         if reply.status != 404:
-            return self._rest.read(reply, operation, partial(_as, model, path_uuid(id_)))
-        self._missing(reply, operation)
-        await self.authenticate()
-        return None
-
-    def _missing(self, reply: Reply, operation: PaperclipOperation) -> str:
+            return self._rest.read(reply, operation, parse)
         what = missing(reply, Upstream.PAPERCLIP)
         if what is None:
             raise self._rest.error(reply, operation)
-        return what
+        if what.casefold() == COMMENT_NOT_FOUND:
+            return None
+        await self.authenticate()
+        if operation is PaperclipOperation.COMMENT:
+            raise Permanent(
+                f"Paperclip does not show this key the issue of {path}: it was deleted, or is another company's",
+                reason=DeadLetterReason.FORBIDDEN,
+                upstream=Upstream.PAPERCLIP,
+            )
+        return None
 
+    async def _list(
+        self, operation: PaperclipOperation, path: str, query: Mapping[str, object] | None = None
+    ) -> list[Json]:
+        return await self._get(operation, path + query_string(query or {}), parse_rows)
 
-def path_uuid(text: str) -> str:
-    """An id as it may stand in a URL; Paperclip answers 500 to one that is no UUID. Raises `Permanent` for such."""
-    lower = text.lower()
-    if not re.fullmatch(UUID_PATTERN, lower):
-        raise Permanent("an id of Paperclip is no UUID", reason=DeadLetterReason.INVALID)
-    return lower
-
-
-def _as(model: type[M], id_: str, value: Any) -> M:
-    found = model.model_validate(value)
-    if found.id != id_:
-        raise ValueError("another object")
-    return found
-
-
-def _ids(value: Any) -> tuple[str, ...]:
-    if not isinstance(value, list):
-        raise TypeError("no list")
-    return tuple(_uuid_of(row["id"]) for row in value)
-
-
-def _agent(value: Any) -> Identity:
-    return Identity(KeyKind.AGENT, (_uuid_of(value["companyId"]),), _uuid_of(value["id"]))
-
-
-def _uuid_of(value: Any) -> str:
-    if not re.fullmatch(UUID_PATTERN, value.lower()):
-        raise ValueError("no UUID")
-    return str(value.lower())
+    async def _get(self, operation: PaperclipOperation, path: str, parse: Callable[[Any], T]) -> T:
+        return self._rest.read(await self._rest.call(operation, "GET", path), operation, parse)

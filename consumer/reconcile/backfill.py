@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, field
 
 from consumer.errors import Permanent
-from consumer.paperclip.feed import FeedClient
+from consumer.paperclip.client import PaperclipClient
 from consumer.relay.enrichment import Copies
 from consumer.relay.event_builder import SNIPPET_UNITS, Announcement, Json
 from consumer.relay.publisher import Outbox
@@ -44,7 +44,7 @@ class Survey:
     passed_over: dict[str, str] = field(default_factory=dict)
 
 
-async def survey(client: FeedClient, copies: Copies, wanted: Wanted, progress: Progress) -> Survey:
+async def survey(client: PaperclipClient, copies: Copies, wanted: Wanted, progress: Progress) -> Survey:
     """Read which comments there are. Raises from `consumer.errors`."""
     found, issues = Survey(), [each async for each in issues_of(client, wanted.company, wanted.since, wanted.issue)]
 
@@ -94,10 +94,12 @@ async def publish(
             await asyncio.sleep(max(0.0, started + (first + len(batch)) / rate - time.monotonic()))
 
 
-async def issues_of(client: FeedClient, company: str, since: float, issue: str | None = None) -> AsyncIterator[Json]:
+async def issues_of(
+    client: PaperclipClient, company: str, since: float, issue: str | None = None
+) -> AsyncIterator[Json]:
     """The company's issues on which something happened since, seconds since the epoch; or the one that is named."""
     if issue is not None:
-        found = await client.issue(issue)
+        found = await client.issue_json(issue)
         if found is not None and found["companyId"] == company:
             yield found
         return

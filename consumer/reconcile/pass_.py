@@ -11,7 +11,8 @@ from consumer.hindsight.client import HindsightClient
 from consumer.memory.banks import banks_of_company
 from consumer.memory.documents import Document
 from consumer.memory.policy import Rules
-from consumer.paperclip.feed import FeedClient, forbidden
+from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.models import is_forbidden
 from consumer.reconcile.backfill import issues_of
 from consumer.reconcile.expected import Place, expected
 from consumer.reconcile.findings import HUNG_AFTER, Held, Report, Subject, Work, judge, judge_gone
@@ -51,7 +52,7 @@ class Audit:
 
     def __init__(
         self,
-        paperclip: FeedClient,
+        paperclip: PaperclipClient,
         hindsight: HindsightClient,
         rules: Rules,
         letters: Mapping[str, str],
@@ -130,13 +131,13 @@ class Audit:
     async def _read_gone(self, company: str, since: float, report: Report, seen: _Seen) -> None:
         """What the audit feed names as deleted or cancelled; a cancelled comment leaves no row behind."""
         try:
-            async for row in self._paperclip.audit(company, iso(since)):
+            async for row in self._paperclip.audit_feed(company, iso(since)):
                 envelope = of_activity(row)
                 if envelope is not None and envelope["eventType"] != CREATED:
                     how = "deleted" if envelope["eventType"] == DELETED else "cancelled"
                     seen.gone[envelope["payload"]["commentId"]] = (row["entityId"], how)
         except Permanent as error:
-            if not forbidden(error):
+            if not is_forbidden(error):
                 raise
             report.notes.append("cancelled comments could not be looked for: the key may not read the audit feed")
 
@@ -170,7 +171,7 @@ class Audit:
         found = []
         for id_ in sorted(named - seen.issues.keys() - {"None"}):
             try:
-                issue = await self._paperclip.issue(id_)
+                issue = await self._paperclip.issue_json(id_)
             except Permanent:
                 continue
             if issue is not None and issue["companyId"] == company:

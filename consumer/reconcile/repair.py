@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from consumer.errors import Permanent
 from consumer.hindsight.client import HindsightClient
-from consumer.paperclip.feed import FeedClient
+from consumer.paperclip.client import PaperclipClient
 from consumer.reconcile.findings import Finding, Kind, Report
 from consumer.relay.enrichment import Copies
 from consumer.relay.event_builder import Announcement, Json, of_comment, of_vanished
@@ -22,7 +22,7 @@ class Fix:
 
     def __init__(
         self,
-        paperclip: FeedClient,
+        paperclip: PaperclipClient,
         hindsight: HindsightClient,
         outbox: Outbox,
         copies: Copies,
@@ -50,10 +50,10 @@ class Fix:
 
     async def _announcement(self, finding: Finding) -> list[Announcement]:
         """What tells the workers; nothing if the comment is gone by now, since the relay tells them that."""
-        issue = self._issues.get(finding.issue) or await self._paperclip.issue(finding.issue)
+        issue = self._issues.get(finding.issue) or await self._paperclip.issue_json(finding.issue)
         if issue is None:
             return []
-        comment = await self._paperclip.comment(finding.issue, finding.comment)
+        comment = await self._paperclip.comment_json(finding.issue, finding.comment)
         if finding.kind is Kind.LEFT_OVER:
             if comment is None:
                 return [Announcement(of_vanished(finding.comment, issue, at=issue["updatedAt"]), replay=True)]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
-from consumer.paperclip.feed import FeedClient
+from consumer.paperclip.client import PaperclipClient
 from consumer.relay.event_builder import Json
 from consumer.relay.times import instant
 
@@ -98,7 +98,7 @@ class IssueThen:
 
     def __init__(
         self,
-        client: FeedClient,
+        client: PaperclipClient,
         issue: Json,
         assignees: Assignees,
         now: Callable[[], float],
@@ -144,7 +144,7 @@ class IssueThen:
         return remembered or activity.newest >= changed
 
 
-async def activity_of(client: FeedClient, issue_id: str, clock: Callable[[], float]) -> Activity:
+async def activity_of(client: PaperclipClient, issue_id: str, clock: Callable[[], float]) -> Activity:
     """An issue's activity, asked for now. Raises from `consumer.errors`."""
     asked = clock()
     rows = await client.activity(issue_id)
@@ -154,7 +154,7 @@ async def activity_of(client: FeedClient, issue_id: str, clock: Callable[[], flo
 class IssuesThen:
     """Issues of one batch of events, each asked for once."""
 
-    def __init__(self, client: FeedClient, assignees: Assignees, now: Callable[[], float]) -> None:
+    def __init__(self, client: PaperclipClient, assignees: Assignees, now: Callable[[], float]) -> None:
         self._client = client
         self._assignees = assignees
         self._now = now
@@ -170,6 +170,6 @@ class IssuesThen:
     async def _ask(self, issue_id: str) -> IssueThen | None:
         """With its activity, which will be needed: a comment moves the `updatedAt` of its issue."""
         issue, activity = await asyncio.gather(
-            self._client.issue(issue_id), activity_of(self._client, issue_id, self._now)
+            self._client.issue_json(issue_id), activity_of(self._client, issue_id, self._now)
         )
         return None if issue is None else IssueThen(self._client, issue, self._assignees, self._now, activity)

@@ -10,7 +10,8 @@ from collections.abc import AsyncIterator, Sequence
 from typing import NamedTuple
 
 from consumer.errors import HandlingError, Permanent
-from consumer.paperclip.feed import FeedClient, forbidden
+from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.models import is_forbidden
 from consumer.relay.checkpoints import CommentPosition
 from consumer.relay.enrichment import Copies
 from consumer.relay.event_builder import (
@@ -59,7 +60,7 @@ class CommentFeed:
     """
 
     def __init__(
-        self, client: FeedClient, outbox: Outbox, copies: Copies, notify: Notify, company: str, start: float
+        self, client: PaperclipClient, outbox: Outbox, copies: Copies, notify: Notify, company: str, start: float
     ) -> None:
         self._client = client
         self._outbox = outbox
@@ -87,7 +88,7 @@ class CommentFeed:
             try:
                 activity, more = await self._activity(at.activity)
             except Permanent as error:
-                if not forbidden(error):
+                if not is_forbidden(error):
                     raise
                 if not self._forbidden_until:
                     self._notify(Told(NO_AUDIT, {"company": self._company}))
@@ -99,7 +100,7 @@ class CommentFeed:
     async def _activity(self, reached: float) -> tuple[float, bool]:
         since = max(self._start, reached - OVERLAP)
         count, rows = 0, deque[Json](maxlen=CATCH_UP)  # newest first: when it is full, the newest fall out
-        async for row in self._client.audit(self._company, iso(since)):
+        async for row in self._client.audit_feed(self._company, iso(since)):
             count += 1
             rows.append(row)
         rows.reverse()
@@ -112,7 +113,7 @@ class CommentFeed:
     async def _hidden(self, issue_id: str, since: float) -> None:
         """Activity does not say which comments of a hidden issue it is about, nor is such an issue listed."""
         try:
-            issue = await self._client.issue(issue_id)
+            issue = await self._client.issue_json(issue_id)
             if issue is not None:
                 await self._comments(issue, since)
         except Permanent as error:
@@ -187,5 +188,5 @@ class CommentFeed:
         before = self._living.get(issue["id"], {})
         living = self._living[issue["id"]] = {each["id"]: instant(each["createdAt"]) for each in comments}
         missing = [id_ for id_, made in before.items() if made >= floor and id_ not in living]
-        gone = [id_ for id_ in missing if await self._client.comment(issue["id"], id_) is None]
+        gone = [id_ for id_ in missing if await self._client.comment_json(issue["id"], id_) is None]
         return [Announcement(of_vanished(id_, issue, at=issue["updatedAt"])) for id_ in gone]

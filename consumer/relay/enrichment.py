@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from consumer.errors import HandlingError, UpstreamDown
-from consumer.paperclip.feed import FeedClient
+from consumer.paperclip.client import PaperclipClient
 from consumer.relay.assignee_history import Assignees, IssuesThen, IssueThen
 from consumer.relay.event_builder import (
     CREATED,
@@ -45,7 +45,7 @@ class Copies:
         now: seconds since the epoch.
     """
 
-    client: FeedClient
+    client: PaperclipClient
     notify: Notify
     enabled: bool
     issues: bool
@@ -106,7 +106,7 @@ class Copies:
         issue_id, payload, made = envelope["entityId"], envelope["payload"], envelope["occurredAt"]
         asked: dict[str, Coroutine[Any, Any, Json | None]] = {}
         if self.fresh(made):
-            asked["comment"] = self.client.comment(issue_id, payload["commentId"])
+            asked["comment"] = self.client.comment_json(issue_id, payload["commentId"])
         if self._needs_issue(payload["agentId"]):
             asked["issue"] = batch.issues.at(issue_id, made)
         found = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
@@ -117,7 +117,7 @@ class Copies:
         run_id, issue_id = envelope["payload"]["runId"], envelope["payload"]["issueId"]
         if issue_id is None or not self.fresh(envelope["occurredAt"]):  # nothing is recalled for it
             return {}
-        run = batch.runs.get(run_id) or await self.client.run(run_id)
+        run = batch.runs.get(run_id) or await self.client.run_json(run_id)
         if run is None:
             return {}
         context = run.get("contextSnapshot") or {}
@@ -125,7 +125,7 @@ class Copies:
         if wake is None:
             wake, issue = await self._wake(context, issue_id)
         elif self.issues:
-            issue = await self.client.issue(issue_id)
+            issue = await self.client.issue_json(issue_id)
         copies = {"run": run_copy(run | {"contextSnapshot": context | {"paperclipWake": wake}})}
         return copies | ({"issue": issue_copy(issue, described=True)} if self.issues and issue is not None else {})
 
@@ -136,7 +136,7 @@ class Copies:
         """
         ids = context.get("wakeCommentIds") or [id_ for id_ in [context.get("wakeCommentId")] if id_]
         issue, *comments = await asyncio.gather(
-            self.client.issue(issue_id), *(self.client.comment(issue_id, each) for each in ids)
+            self.client.issue_json(issue_id), *(self.client.comment_json(issue_id, each) for each in ids)
         )
         wake = {
             "issue": issue_copy(issue, described=True) if issue is not None else None,

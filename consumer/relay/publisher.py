@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 from consumer.dispatcher import REPAIR_HEADER, REPLAY_HEADER
-from consumer.kafka.producer import Headers, TooLarge
+from consumer.kafka.producer import Headers, RecordTooLarge
 from consumer.relay.event_builder import Announcement
 from consumer.relay.signals import Notify, Published
 from consumer.relay.times import instant
@@ -21,7 +21,7 @@ OLDEST_STAMP = 3600.0
 
 
 class Publish(Protocol):
-    """Writes one record, and returns when Kafka has acknowledged it. Raises `UpstreamDown`, `TooLarge`."""
+    """Writes one record, and returns when Kafka has acknowledged it. Raises `UpstreamDown`, `RecordTooLarge`."""
 
     async def __call__(
         self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), *, timestamp: int | None = None
@@ -87,7 +87,7 @@ class Outbox:
         headers = _headers(each)
         try:
             await self._publish(topic, key, encode(each.value()), headers, timestamp=stamp)
-        except TooLarge:  # a comment of megabytes: who handles it fetches it
+        except RecordTooLarge:  # a comment of megabytes: who handles it fetches it
             await self._publish(topic, key, encode(each.envelope), headers, timestamp=stamp)
         self._notify(Published(topic, 1))
 

@@ -8,7 +8,6 @@ from typing import TypeVar
 
 from consumer.errors import HandlingError
 from consumer.paperclip.client import PaperclipClient
-from consumer.paperclip.feed import FeedClient
 from consumer.relay.checkpoints import Checkpoint, Checkpoints
 from consumer.relay.company_follower import BACK_OFF, Company
 from consumer.relay.signals import Notify, RelayState, Source, Told, state_of
@@ -49,7 +48,6 @@ class Relay:
         self,
         plan: Plan,
         paperclip: PaperclipClient,
-        feed: FeedClient,
         checkpoints: Checkpoints,
         open_company: Callable[[Checkpoint], Company],
         notify: Notify,
@@ -57,7 +55,6 @@ class Relay:
     ) -> None:
         self._plan = plan
         self._paperclip = paperclip
-        self._feed = feed
         self._checkpoints = checkpoints
         self._open_company = open_company
         self._notify = notify
@@ -136,7 +133,7 @@ class Relay:
             return 0.0
         if self._plan.start != "now":
             return instant(self._plan.start)
-        shown = await self._feed.clock()  # Paperclip's clock, not ours: its rows are compared with it
+        shown = await self._paperclip.server_date()  # Paperclip's clock, not ours: its rows are compared with it
         try:
             return http_date(shown or "")
         except ValueError:

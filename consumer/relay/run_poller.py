@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Collection
 from itertools import chain
 
-from consumer.paperclip.feed import FeedClient
+from consumer.paperclip.client import PaperclipClient
 from consumer.relay.checkpoints import RunPosition
 from consumer.relay.enrichment import Copies
 from consumer.relay.event_builder import TERMINAL, Json, of_run
@@ -27,7 +27,7 @@ class RunFeed:
     """
 
     def __init__(
-        self, client: FeedClient, outbox: Outbox, copies: Copies, notify: Notify, company: str, start: float
+        self, client: PaperclipClient, outbox: Outbox, copies: Copies, notify: Notify, company: str, start: float
     ) -> None:
         self._client = client
         self._outbox = outbox
@@ -60,7 +60,7 @@ class RunFeed:
 
     async def _whole(self, run: str) -> list[Json]:
         """The run with all that Paperclip shows of it; nothing if it is gone."""
-        found = await self._client.run(run)
+        found = await self._client.run_json(run)
         return [] if found is None else [found]
 
     async def _list(self, floor: float) -> list[Json]:
@@ -82,7 +82,7 @@ class RunFeed:
         """What a run has gone through and is not known to be published."""
         envelopes = self._new(of_run(run))
         if envelopes and run["status"] == "cancelled" and run["startedAt"] is not None:
-            envelopes = self._new(of_run(run, await self._client.run_statuses(run["id"])))
+            envelopes = self._new(of_run(run, await self._client.run_end_statuses(run["id"])))
         return envelopes
 
     def _new(self, envelopes: list[Json]) -> list[Json]:

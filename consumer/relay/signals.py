@@ -5,8 +5,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from consumer.errors import DownKind, HandlingError, Transient, Upstream, UpstreamDown
-from consumer.http.transport import TimedOut
-from consumer.paperclip.feed import forbidden
+from consumer.http.transport import RequestTimeout
+from consumer.paperclip.models import is_forbidden
 
 
 class RelayState(StrEnum):
@@ -66,7 +66,7 @@ def state_of(error: HandlingError) -> RelayState:
         return RelayState.BLOCKED
     if isinstance(error, UpstreamDown):
         return RelayState.REFUSED if error.kind is DownKind.REFUSED else RelayState.UNREACHABLE
-    if forbidden(error):
+    if is_forbidden(error):
         return RelayState.FORBIDDEN
-    timed_out = isinstance(error, Transient) and isinstance(error.__cause__, TimedOut)
+    timed_out = isinstance(error, Transient) and isinstance(error.__cause__, RequestTimeout)
     return RelayState.SLOW if timed_out else RelayState.FAILING

@@ -29,8 +29,8 @@ class Imported:
     left: tuple[str, ...] = ()
 
 
-def is_ours(plugin: Mapping[str, Any]) -> bool:
-    """Whether a plugin that Paperclip lists is the one that this replaces."""
+def is_hindsight_plugin(plugin: Mapping[str, Any]) -> bool:
+    """Whether a plugin is the Hindsight plugin, which this project replaces."""
     return plugin.get("packageName") == PACKAGE
 
 

@@ -1,11 +1,17 @@
-"""One record of Kafka, as the engine sees it: bytes, and where they stood."""
+"""A Kafka record as the engine sees it, and its state on the way through a lane."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
+
+from consumer.errors import DeadLetterReason
+
+Key: TypeAlias = tuple[str, int, bytes | int]
+"""The unit of ordering: topic, partition and key. A record without a key has its own: its offset."""
 
 
 class Partition(NamedTuple):
-    """A topic's partition."""
+    """A partition of a topic."""
 
     topic: str
     number: int
@@ -13,7 +19,7 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A consumed record; `timestamp` in milliseconds since the epoch. A header may have no value."""
+    """A consumed record. `timestamp` is in milliseconds since the epoch. A header's value may be None."""
 
     topic: str
     partition: int
@@ -25,15 +31,68 @@ class Record:
 
     @property
     def size(self) -> int:
-        """The bytes that it holds: value, key and headers."""
+        """Bytes of value, key and headers."""
         size = len(self.value or b"") + len(self.key or b"")
         for name, value in self.headers:
             size += len(name) + len(value or b"")
         return size
 
     def header(self, name: str) -> str | None:
-        """The last header of this name as text; None if there is none, or it has no value."""
+        """The text of the last header of this name; None if it is missing or has no value."""
         for key, value in reversed(self.headers):
             if key == name:
                 return None if value is None else value.decode("utf-8", "replace")
         return None
+
+
+class WorkItem:
+    """A delivered record and its processing state.
+
+    Attributes:
+        epoch: the assignment that delivered it. Results of another epoch are dropped.
+        attempts: failures charged to the record.
+        not_yet_count: how often the handler raised `NotYet`.
+        write_attempts: how often writing its dead letter failed.
+        first_failure, first_not_yet: seconds since the epoch, 0 for never.
+        exempt_from_breaker: an open breaker refunded an attempt. Further failures count against the record, not
+            against the upstream.
+        started: when the current attempt started.
+        dead_letter_reason: set once the record must become a dead letter.
+        error: the last failure as text.
+        handler, facts: handler name and log fields, known once the record is decoded.
+    """
+
+    __slots__ = (
+        "attempts",
+        "dead_letter_reason",
+        "epoch",
+        "error",
+        "exempt_from_breaker",
+        "facts",
+        "first_failure",
+        "first_not_yet",
+        "handler",
+        "key",
+        "not_yet_count",
+        "partition",
+        "record",
+        "started",
+        "write_attempts",
+    )
+
+    def __init__(self, record: Record, epoch: int) -> None:
+        self.record = record
+        self.epoch = epoch
+        self.partition = Partition(record.topic, record.partition)
+        self.key: Key = (record.topic, record.partition, record.offset if record.key is None else record.key)
+        self.attempts = 0
+        self.not_yet_count = 0
+        self.write_attempts = 0
+        self.first_failure = 0.0
+        self.first_not_yet = 0.0
+        self.exempt_from_breaker = False
+        self.started = 0.0
+        self.dead_letter_reason: DeadLetterReason | None = None
+        self.error = ""
+        self.handler = "undecodable"
+        self.facts: Mapping[str, str] = {}

@@ -1,4 +1,4 @@
-"""How long a record waits before it is tried again. Pure but for the die."""
+"""How long a record waits before its next attempt. Pure but for the random jitter."""
 
 import random
 from dataclasses import dataclass
@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Full-jitter back-off (uniform in [0, min(longest, first · 2ⁿ)]), and when to give up.
+    """Full-jitter backoff (uniform in [0, min(longest, first · 2ⁿ)]) and the limits at which to give up.
 
     Attributes:
-        max_attempts: charged failures after which a record is a dead letter.
+        max_attempts: charged failures after which a record becomes a dead letter.
         first, longest: seconds.
         wait_deadline: seconds for which a record may be `NotYet`.
     """
@@ -20,6 +20,6 @@ class RetryPolicy:
     wait_deadline: float = 86_400.0
 
     def delay(self, failures: int, retry_after: float | None = None) -> float:
-        """Seconds until the next attempt after this many failures; never less than `retry_after`, up to `longest`."""
+        """Seconds until the next attempt after this many failures; at least `retry_after`, at most `longest`."""
         delay = random.uniform(0, min(self.longest, self.first * 2 ** min(failures - 1, 30)))  # noqa: S311 - jitter
         return min(self.longest, max(delay, retry_after or 0.0))

@@ -1,7 +1,7 @@
-"""What the engine needs of a Kafka consumer, and the one that aiokafka gives.
+"""The engine's view of a Kafka consumer, and its implementation on aiokafka.
 
-FIELD-FACTS of aiokafka 0.14 that shape this: eager rebalancing only; each rebalance makes a new assignment, so pauses
-are lost; records of a new assignment can arrive before its listener is called; a poll that raises loses records it had
+aiokafka 0.14 shapes this: it rebalances eagerly only; each rebalance makes a new assignment, so pauses are lost;
+records of a new assignment can arrive before its listener is called; a poll that raises loses records that it had
 already taken; `getmany` must never be cancelled.
 """
 
@@ -17,7 +17,7 @@ from consumer.stream.records import Partition, Record
 
 
 class Batch(NamedTuple):
-    """What one poll delivered of one partition; `position`: the offset that comes next."""
+    """The records that one poll returned for one partition; `position` is the next offset to read."""
 
     partition: Partition
     records: list[Record]
@@ -29,7 +29,7 @@ class SourceClosed(Exception):
 
 
 class Assignments(Protocol):
-    """Who must know of assignments."""
+    """A listener for assignments."""
 
     async def assigned(self) -> None: ...
 
@@ -37,7 +37,7 @@ class Assignments(Protocol):
 
 
 class Source(Protocol):
-    """A consumer of one group. Anything it raises but `SourceClosed` may pass."""
+    """A consumer of one group. Every error but `SourceClosed` may be temporary."""
 
     async def start(self, assignments: Assignments) -> None: ...
 
@@ -50,11 +50,11 @@ class Source(Protocol):
     async def position(self, partition: Partition) -> int: ...
 
     async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
-        """Committed offset (None: none) and log start of each."""
+        """The committed offset (None if none) and the log start of each partition."""
         ...
 
     async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
-        """Read again from the committed offset, or from the log start where there is none."""
+        """Read from the committed offset next, or from the log start where there is none."""
         ...
 
     def seek(self, partition: Partition, offset: int) -> None: ...
@@ -62,13 +62,13 @@ class Source(Protocol):
     def assignment(self) -> frozenset[Partition]: ...
 
     def evicted(self) -> bool:
-        """Whether the group has already given our partitions to others."""
+        """Whether the group has already given our partitions to other members."""
         ...
 
-    def set_paused(self, wanted: set[Partition], assigned: frozenset[Partition]) -> None: ...
+    def set_paused(self, paused: set[Partition], assigned: frozenset[Partition]) -> None: ...
 
     def forget_pauses(self) -> None:
-        """A new assignment knows no pauses."""
+        """A new assignment begins without pauses."""
         ...
 
 
@@ -105,15 +105,15 @@ class KafkaSource:
             records = [
                 Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers)) for m in messages
             ]
-            # Does not suspend: `getmany` has just set it, and nothing has run since.
+            # Does not suspend: `getmany` has just set it.
             position = await self._consumer.position(tp)
             batches.append(Batch(Partition(tp.topic, tp.partition), records, position))
         return batches
 
     async def commit(self, offsets: Mapping[Partition, int]) -> None:
-        note = datetime.now(UTC).isoformat(timespec="milliseconds")
+        metadata = datetime.now(UTC).isoformat(timespec="milliseconds")
         await self._consumer.commit(
-            {TopicPartition(*partition): (offset, note) for partition, offset in offsets.items()}
+            {TopicPartition(*partition): (offset, metadata) for partition, offset in offsets.items()}
         )
 
     async def position(self, partition: Partition) -> int:
@@ -123,7 +123,7 @@ class KafkaSource:
         tps = [TopicPartition(*partition) for partition in partitions]
         if not tps:
             return {}
-        # All at once: aiokafka asks for one partition at a time, and a thousand answers in turn would not come in time.
+        # Side by side: aiokafka asks for one partition at a time, and a thousand calls in turn would not end in time.
         beginnings, *committed = await asyncio.gather(
             self._consumer.beginning_offsets(tps), *(self._consumer.committed(tp) for tp in tps)
         )
@@ -140,26 +140,27 @@ class KafkaSource:
         return frozenset(Partition(*tp) for tp in self._consumer.assignment())
 
     def evicted(self) -> bool:
-        # aiokafka resets the generation before it calls the listener; there is no public way to know.
+        # aiokafka resets the generation before it calls the listener; there is no public API for this.
         coordinator = self._consumer._coordinator  # noqa: SLF001
         return coordinator is not None and coordinator.generation < 0
 
-    def set_paused(self, wanted: set[Partition], assigned: frozenset[Partition]) -> None:
-        for partition in (wanted - self._paused) & assigned:
+    def set_paused(self, paused: set[Partition], assigned: frozenset[Partition]) -> None:
+        for partition in (paused - self._paused) & assigned:
             self._consumer.pause(TopicPartition(*partition))
-        for partition in (self._paused - wanted) & assigned:
+        for partition in (self._paused - paused) & assigned:
             self._consumer.resume(TopicPartition(*partition))
-        self._paused = wanted & assigned
+        self._paused = paused & assigned
 
     def forget_pauses(self) -> None:
         self._paused = set()
 
 
-def committed_at(note: str) -> float | None:
-    """When a commit was made, seconds since the epoch, from the note that `KafkaSource` leaves with its offset; None
-    for another's commit."""
+def committed_at(metadata: str) -> float | None:
+    """When a commit was made, in seconds since the epoch, from the metadata that `KafkaSource` adds to it; None for a
+    commit of another client.
+    """
     try:
-        return datetime.fromisoformat(note).timestamp()
+        return datetime.fromisoformat(metadata).timestamp()
     except ValueError:
         return None
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Generic, Protocol, TypeVar
 
 from consumer.errors import DownKind, Permanent, UpstreamDown
-from consumer.paperclip.client import Identity
+from consumer.paperclip.models import Identity
 from consumer.tools.credentials import Agent, Claims, Refused, is_secret, own, spoken_for
 
 LIMIT = 10_000

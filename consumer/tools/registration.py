@@ -12,8 +12,8 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Reply, segment
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import Response, quote_segment
 from consumer.tools.mcp_server import MCP_PATH
 
 T = TypeVar("T")
@@ -66,12 +66,12 @@ class ToolRegistration:
         dry_run: change nothing; say what would be done.
     """
 
-    def __init__(self, paperclip: Rest, spec: ConnectionSpec, echo: Callable[[str], None], *, dry_run: bool) -> None:
+    def __init__(self, paperclip: RestClient, spec: ConnectionSpec, echo: Callable[[str], None], *, dry_run: bool) -> None:
         self._paperclip = paperclip
         self._spec = spec
         self._echo = echo
         self._dry_run = dry_run
-        self._company = f"/api/companies/{segment(spec.company)}"
+        self._company = f"/api/companies/{quote_segment(spec.company)}"
 
     async def run(self) -> bool:
         """Whether agents can use the tools now; in a dry run, whether Paperclip could be asked what to do.
@@ -257,7 +257,7 @@ class ToolRegistration:
 
     async def _call(
         self, operation: ConnectOperation, method: str, path: str, body: object, accept: tuple[int, ...] = ()
-    ) -> Reply:
+    ) -> Response:
         try:
             reply = await self._paperclip.call(operation, method, path, body, accept=(*accept, 409))
         except Permanent as error:

@@ -184,7 +184,7 @@ ROWS = [
                 "Events that retention removed before they were read, and polls that failed.",
                 "short",
                 {
-                    "{{lane}} overtaken": f"sum by (lane) (increase({P}overtaken_records_total[1h]))",
+                    "{{lane}} expired": f"sum by (lane) (increase({P}expired_records_total[1h]))",
                     "{{lane}} polls failed": f"sum by (lane) (increase({P}poll_failures_total[1h]))",
                 },
                 width=24,

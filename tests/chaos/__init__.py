@@ -1,1 +1,1 @@
-"""Chaos: real Apache Kafka, real workers, and everything around them failing at random. `python -m tests.chaos`."""
+"""Chaos test: real Apache Kafka and real workers, with random faults around them. `python -m tests.chaos`."""

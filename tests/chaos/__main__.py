@@ -1,4 +1,4 @@
-"""`make chaos`: one run with everything in it; prints what happens, and at the end one line of JSON."""
+"""`make chaos`: runs the chaos test once, logs each fault to stderr and prints the report as one line of JSON."""
 
 import argparse
 import asyncio
@@ -13,20 +13,25 @@ from tests.chaos.run import Chaos, Plan
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.chaos", description=__doc__)
-    parser.add_argument("--seed", type=int, default=secrets.randbelow(1_000_000), help="what is done when; else random")
+    parser.add_argument(
+        "--seed", type=int, default=secrets.randbelow(1_000_000), help="seed of all faults; random if omitted"
+    )
     parser.add_argument("--events", type=int, default=Plan(0).events)
-    parser.add_argument("--backend", choices=list(HttpBackend), default=Plan(0).backend, help="of the workers")
-    parser.add_argument("--keep", type=Path, help="where logs and the record of all calls are kept")
-    given = parser.parse_args()
+    parser.add_argument(
+        "--backend", choices=list(HttpBackend), default=Plan(0).backend, help="HTTP backend of the workers"
+    )
+    parser.add_argument("--keep", type=Path, help="directory for the logs and the record of all calls")
+    arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
-        directory = given.keep or Path(temporary)
+        directory = arguments.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        report = asyncio.run(Chaos(Plan(given.seed, events=given.events, backend=given.backend), directory, _say).run())
+        plan = Plan(arguments.seed, events=arguments.events, backend=arguments.backend)
+        report = asyncio.run(Chaos(plan, directory, _echo).run())
     print(report.line)
     return 0 if report.holds else 1
 
 
-def _say(line: str) -> None:
+def _echo(line: str) -> None:
     print(line, file=sys.stderr, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What is produced: comments with several versions each, and the operation that each version must become."""
+"""The produced events: comments with several versions each, and the operation id that each version must get."""
 
 import random
 import uuid
@@ -11,12 +11,12 @@ from schemas.codec import encode
 MOST_VERSIONS = 6
 HOT_VERSIONS = 40
 OPEN_COMMENTS = 60
-"""How many comments take turns: the versions of one come close together, with others between."""
+"""How many comments are interleaved, so that versions of one comment come close together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One event: a comment as it reads after an edit; `number` counts from 0."""
+    """One event: a version of a comment; `number` counts from 0."""
 
     comment: str
     number: int
@@ -28,21 +28,21 @@ class Version:
         return self.comment.encode()
 
 
-def dice(seed: int, what: str) -> random.Random:
-    """What chance decides, the same for the same seed."""
-    return random.Random(f"{what} {seed}")  # noqa: S311 - chaos, not secrets
+def seeded_rng(seed: int, purpose: str) -> random.Random:
+    """A random generator for one purpose of a seed; the same arguments give the same sequence."""
+    return random.Random(f"{purpose} {seed}")  # noqa: S311 - chaos, not secrets
 
 
-def versions(count: int, chance: random.Random) -> Iterator[Version]:
-    """So many events; one comment in fifty is edited all the time."""
-    company, issue = _uuid(chance), _uuid(chance)
-    agents = [_uuid(chance) for _ in range(5)]
+def versions(count: int, rng: random.Random) -> Iterator[Version]:
+    """`count` events; one comment in fifty has very many versions."""
+    company, issue = _uuid(rng), _uuid(rng)
+    agents = [_uuid(rng) for _ in range(5)]
     open_comments: list[Iterator[Version]] = []
     while count:
         if len(open_comments) < OPEN_COMMENTS:
-            most = HOT_VERSIONS if chance.random() < 0.02 else MOST_VERSIONS
-            open_comments.append(_comment(company, issue, chance.choice(agents), chance.randint(1, most), chance))
-        comment = chance.choice(open_comments)
+            most = HOT_VERSIONS if rng.random() < 0.02 else MOST_VERSIONS
+            open_comments.append(_comment(company, issue, rng.choice(agents), rng.randint(1, most), rng))
+        comment = rng.choice(open_comments)
         version = next(comment, None)
         if version is None:
             open_comments.remove(comment)
@@ -51,12 +51,12 @@ def versions(count: int, chance: random.Random) -> Iterator[Version]:
             yield version
 
 
-def _comment(company: str, issue: str, agent: str, count: int, chance: random.Random) -> Iterator[Version]:
-    comment = _uuid(chance)
+def _comment(company: str, issue: str, agent: str, count: int, rng: random.Random) -> Iterator[Version]:
+    comment = _uuid(rng)
     for number in range(count):
         body = f"Version {number} of comment {comment}."
         event = {
-            "eventId": _uuid(chance),
+            "eventId": _uuid(rng),
             "eventType": "issue.comment.created",
             "occurredAt": "2026-11-30T10:00:00.000Z",
             "actorId": agent,
@@ -82,5 +82,5 @@ def _comment(company: str, issue: str, agent: str, count: int, chance: random.Ra
         yield Version(comment, number, operation, encode(event))
 
 
-def _uuid(chance: random.Random) -> str:
-    return str(uuid.UUID(int=chance.getrandbits(128), version=4))
+def _uuid(rng: random.Random) -> str:
+    return str(uuid.UUID(int=rng.getrandbits(128), version=4))

@@ -1,4 +1,4 @@
-"""The workers: processes as users start them, killed, ended, added and removed."""
+"""The workers: processes that are added, removed, killed and terminated."""
 
 import asyncio
 import random
@@ -15,17 +15,17 @@ GRACE = 30.0
 
 @dataclass
 class Fleet:
-    """Some workers of one group.
+    """The workers of one group.
 
     Attributes:
-        settings: names without the prefix.
-        kills, terminations: how many there were.
-        unclean: endings after a SIGTERM that were not clean, and workers that ended by themselves.
+        settings: names of settings without the prefix.
+        kills, terminations: how many SIGKILLs and SIGTERMs were sent.
+        unclean: unexpected exits: workers that failed on SIGTERM or ended on their own.
     """
 
     settings: Mapping[str, str]
     logs: Path
-    chance: random.Random
+    rng: random.Random
     kills: int = 0
     terminations: int = 0
     unclean: list[str] = field(default_factory=list)
@@ -36,7 +36,7 @@ class Fleet:
         return len(self._workers)
 
     async def add(self) -> None:
-        """Start one."""
+        """Start a worker."""
         self._started += 1
         with (self.logs / f"worker-{self._started}.log").open("wb") as log:
             worker = await asyncio.create_subprocess_exec(
@@ -45,7 +45,7 @@ class Fleet:
         self._workers[self._started] = worker
 
     async def kill(self) -> None:
-        """SIGKILL one, and start another in its place."""
+        """SIGKILL a worker and start a replacement."""
         number, worker = self._pick()
         worker.kill()
         await worker.wait()
@@ -54,28 +54,28 @@ class Fleet:
         await self.add()
 
     async def remove(self) -> None:
-        """SIGTERM one, and wait until it has ended."""
+        """SIGTERM a worker and wait until it ends."""
         number, worker = self._pick()
         await self._terminate(number, worker)
 
     async def replace(self) -> None:
-        """What a rolling update does: another is started, then one gets SIGTERM."""
+        """A rolling update: start a worker, then SIGTERM another."""
         number, worker = self._pick()
         await self.add()
         await self._terminate(number, worker)
 
-    async def end(self) -> None:
-        """SIGTERM all."""
+    async def terminate_all(self) -> None:
+        """SIGTERM all workers and wait until they end."""
         await asyncio.gather(*(self._terminate(number, worker) for number, worker in list(self._workers.items())))
 
-    def abandon(self) -> None:
-        """SIGKILL whatever still runs."""
+    def kill_all(self) -> None:
+        """SIGKILL all workers that still run."""
         for worker in self._workers.values():
             if worker.returncode is None:
                 worker.kill()
 
     def _pick(self) -> tuple[int, asyncio.subprocess.Process]:
-        number = self.chance.choice(list(self._workers))
+        number = self.rng.choice(list(self._workers))
         return number, self._workers[number]
 
     async def _terminate(self, number: int, worker: asyncio.subprocess.Process) -> None:
@@ -88,10 +88,10 @@ class Fleet:
         except TimeoutError:
             worker.kill()
             await worker.wait()
-        # A worker that is still starting has no handler yet and dies of the signal, which is as clean.
+        # A worker that is still starting has no signal handler yet; that exit is clean, too.
         self._check(number, worker.returncode, 0, -signal.SIGTERM)
 
-    def _check(self, number: int, code: int | None, *fine: int) -> None:
+    def _check(self, number: int, code: int | None, *expected: int) -> None:
         del self._workers[number]
-        if code not in fine:
+        if code not in expected:
             self.unclean.append(f"worker-{number} ended with {code}")

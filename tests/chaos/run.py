@@ -1,4 +1,4 @@
-"""One run: produce, disturb, wait until all is quiet, judge."""
+"""One run: produce events, inject faults, wait until everything is committed, check the outcome."""
 
 import asyncio
 import json
@@ -15,9 +15,9 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from consumer.embedded.supervise import Server, free_port, listening
 from demo.ours import run
-from tests.chaos.events import Version, dice, versions
+from tests.chaos.events import Version, seeded_rng, versions
 from tests.chaos.fleet import Fleet
-from tests.chaos.sink import HANG, Mood
+from tests.chaos.sink import HANG, FaultMode
 from tests.chaos.verdict import accepted, judge
 from tests.support.kafka_jvm import JvmKafka
 
@@ -26,16 +26,16 @@ PARTITIONS = 8
 WORKERS = 3
 BURST = 100
 LATENCY = 0.15
-"""Seconds that a call takes when the sink is well, at the mean."""
+"""Mean duration in seconds of a call that does not fail."""
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How much of what; times in seconds.
+    """The faults of a run. Times are in seconds.
 
     Attributes:
-        pause: the longest wait between two things that are done to the workers.
-        storm: how long a sink's mood lasts. outage: for how long nobody listens on its port.
+        pause: longest wait between two faults of the workers.
+        storm: how long a fault mode of the sink lasts. outage: how long the sink is down.
         backend: the workers' `http_backend`.
     """
 
@@ -54,7 +54,7 @@ class Plan:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What came of it. `unclean`: SIGTERMs that did not end a worker in time with exit code 0."""
+    """The outcome. `unclean`: SIGTERMs that did not end a worker in time with exit code 0."""
 
     events: int
     lost: int
@@ -76,25 +76,25 @@ class Report:
 
     @property
     def holds(self) -> bool:
-        """Whether everything held that must."""
+        """Whether all guarantees held."""
         return not any((self.lost, self.extra_operations, self.order_breaks, self.dead_letters, self.unclean))
 
 
 class Chaos:
-    """Everything that one run has to do with."""
+    """One run and its servers."""
 
-    def __init__(self, plan: Plan, directory: Path, say: Callable[[str], None]) -> None:
+    def __init__(self, plan: Plan, directory: Path, echo: Callable[[str], None]) -> None:
         self._plan = plan
         self._record = directory / "calls.jsonl"
         self._record.write_text("")
         self._begun = time.monotonic()
-        self._say_to = say
+        self._echo = echo
         self._kafka = JvmKafka(directory)
         port = free_port()
         self._sink_url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "tests.chaos.sink", str(port), str(self._record), str(plan.seed)]
         self._sink = Server("starting the sink", command, lambda: listening(port), directory / "sink.log")
-        self._log = directory / "topics.log"
+        self._topics_log = directory / "topics.log"
         self._settings = {
             "KAFKA_BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,
             "HINDSIGHT_API_URL": self._sink_url,
@@ -105,31 +105,31 @@ class Chaos:
             "RETRY_MAX_DELAY": "10",
             "WORKER_PORT": "0",
         }
-        self._fleet = Fleet(self._settings, directory, dice(plan.seed, "fleet"))
+        self._fleet = Fleet(self._settings, directory, seeded_rng(plan.seed, "fleet"))
         self._produced: list[Version] = []
         self._broker_up = asyncio.Lock()
 
-    def _say(self, text: str) -> None:
-        self._say_to(f"{time.monotonic() - self._begun:6.1f} s  {text}")
+    def _log(self, text: str) -> None:
+        self._echo(f"{time.monotonic() - self._begun:6.1f} s  {text}")
 
     async def run(self) -> Report:
-        """Do it all; raises if the servers do not start, or if all is not quiet in the end."""
+        """Run everything. Raises if a server does not start, or if records stay uncommitted in the end."""
         plan = self._plan
         async with self._servers():
             try:
                 disturbed = asyncio.gather(self._disturb_workers(), self._disturb_sink())
                 watching = asyncio.create_task(self._watch())
                 await asyncio.gather(self._produce(disturbed), disturbed)
-                await self._mood(Mood.KIND)
-                await self._quiet(180)
+                await self._fault_mode(FaultMode.KIND)
+                await self._all_committed(180)
                 watching.cancel()
-                await self._fleet.end()
+                await self._fleet.terminate_all()
             finally:
-                self._fleet.abandon()
+                self._fleet.kill_all()
             dead_letters = sum((await self._ends(DEAD_LETTERS)).values())
         verdict = judge(self._produced, self._record.read_text().splitlines())
         for problem in self._fleet.unclean:
-            self._say(problem)
+            self._log(problem)
         return Report(
             events=len(self._produced),
             lost=verdict.lost,
@@ -150,8 +150,8 @@ class Chaos:
         with self._kafka:
             self._sink.start()
             try:
-                await asyncio.to_thread(run, "creating the topics", ["topics"], self._settings, self._log)
-                await self._mood(Mood.FAIR)
+                await asyncio.to_thread(run, "creating the topics", ["topics"], self._settings, self._topics_log)
+                await self._fault_mode(FaultMode.FAIR)
                 for _ in range(WORKERS):
                     await self._fleet.add()
                 yield
@@ -161,17 +161,17 @@ class Chaos:
     # Records in
 
     async def _produce(self, disturbed: "asyncio.Future[tuple[None, None]]") -> None:
-        """In bursts, so that there is always something under way; what is left when all is disturbed comes at once."""
+        """Produce in bursts while faults are injected; after the last fault, produce the rest at once."""
         plan = self._plan
-        chance = dice(plan.seed, "events")
+        rng = seeded_rng(plan.seed, "events")
         every = self._disturbed_for() / (plan.events / BURST)
         burst: list[Version] = []
-        for version in versions(plan.events, chance):
+        for version in versions(plan.events, rng):
             burst.append(version)
             if len(burst) == BURST:
                 await self._send(burst)
                 burst = []
-                await _first(disturbed, every * chance.uniform(0.5, 1.5))
+                await _first(disturbed, every * rng.uniform(0.5, 1.5))
         await self._send(burst)
 
     def _disturbed_for(self) -> float:
@@ -192,26 +192,26 @@ class Chaos:
                 await producer.stop()
         self._produced += burst
 
-    # What goes wrong
+    # Faults
 
     async def _disturb_workers(self) -> None:
         plan, fleet = self._plan, self._fleet
         acts: list[tuple[str, Callable[[], Awaitable[None]]]] = [
             *[("SIGKILL", fleet.kill)] * plan.kills,
             *[("SIGTERM", fleet.replace)] * plan.terminations,
-            *[("a worker more", fleet.add)] * plan.additions,
-            *[("a worker less", fleet.remove)] * plan.removals,
-            *[("the broker restarts", self._restart_broker)] * plan.restarts,
+            *[("adding a worker", fleet.add)] * plan.additions,
+            *[("removing a worker", fleet.remove)] * plan.removals,
+            *[("restarting the broker", self._restart_broker)] * plan.restarts,
         ]
-        chance = dice(plan.seed, "workers")
-        chance.shuffle(acts)
+        rng = seeded_rng(plan.seed, "workers")
+        rng.shuffle(acts)
         await asyncio.sleep(plan.pause / 2)
         for name, act in acts:
             if act == fleet.remove and len(fleet) < 2:
                 await fleet.add()
-            self._say(name)
+            self._log(name)
             await act()
-            await asyncio.sleep(chance.uniform(0.2, 1.0) * plan.pause)
+            await asyncio.sleep(rng.uniform(0.2, 1.0) * plan.pause)
 
     async def _restart_broker(self) -> None:
         async with self._broker_up:
@@ -220,43 +220,46 @@ class Chaos:
 
     async def _disturb_sink(self) -> None:
         plan = self._plan
-        chance = dice(plan.seed, "sink")
-        moods: list[Mood | None] = [mood for mood in Mood if mood not in (Mood.KIND, Mood.FAIR)] + [None]
-        chance.shuffle(moods)
-        rest = (self._disturbed_for() - plan.outage - plan.storm * len(moods)) / (len(moods) + 1)
-        for mood in moods:
-            await asyncio.sleep(max(2.0, rest * chance.uniform(0.5, 1.5)))
-            if mood is None:
-                self._say(f"the sink is down for {plan.outage:.0f} s")
+        rng = seeded_rng(plan.seed, "sink")
+        modes: list[FaultMode | None] = [
+            None,
+            *(mode for mode in FaultMode if mode not in (FaultMode.KIND, FaultMode.FAIR)),
+        ]
+        rng.shuffle(modes)
+        rest = (self._disturbed_for() - plan.outage - plan.storm * len(modes)) / (len(modes) + 1)
+        for mode in modes:
+            await asyncio.sleep(max(2.0, rest * rng.uniform(0.5, 1.5)))
+            if mode is None:
+                self._log(f"the sink is down for {plan.outage:.0f} s")
                 await asyncio.to_thread(self._sink.kill)
                 await asyncio.sleep(plan.outage)
                 await asyncio.to_thread(self._sink.start)
             else:
-                self._say(f"the sink answers: {mood}")
-                await self._mood(mood)
+                self._log(f"the sink answers: {mode}")
+                await self._fault_mode(mode)
                 await asyncio.sleep(plan.storm)
-            await self._mood(Mood.FAIR)
-            self._say("the sink is fair again")
+            await self._fault_mode(FaultMode.FAIR)
+            self._log("the sink recovers")
 
-    async def _mood(self, mood: Mood) -> None:
-        async with aiohttp.request("PUT", f"{self._sink_url}/mood/{mood}/{LATENCY}") as reply:
+    async def _fault_mode(self, mode: FaultMode) -> None:
+        async with aiohttp.request("PUT", f"{self._sink_url}/mode/{mode}/{LATENCY}") as reply:
             reply.raise_for_status()
 
-    # How it stands
+    # Progress
 
     async def _watch(self) -> None:
         while True:
             await asyncio.sleep(10)
             done = await asyncio.to_thread(lambda: accepted(self._record.read_text().splitlines()))
-            self._say(f"produced {len(self._produced)}, accepted {done}, workers {len(self._fleet)}")
+            self._log(f"produced {len(self._produced)}, accepted {done}, workers {len(self._fleet)}")
 
-    async def _quiet(self, deadline: float) -> None:
+    async def _all_committed(self, deadline: float) -> None:
         """Wait until everything is committed."""
-        self._say("waiting until everything is committed")
+        self._log("waiting until everything is committed")
         ends = await self._ends(TOPIC)
         async with asyncio.timeout(deadline):
             while (committed := await self._committed()) != ends:
-                self._say(f"lag {sum(ends.values()) - sum(committed.values())}")
+                self._log(f"lag {sum(ends.values()) - sum(committed.values())}")
                 await asyncio.sleep(2)
 
     async def _ends(self, topic: str) -> dict[TopicPartition, int]:
@@ -275,9 +278,9 @@ class Chaos:
             offsets = await admin.list_consumer_group_offsets(GROUP)
         finally:
             await admin.close()
-        return {tp: found.offset for tp, found in offsets.items()}
+        return {tp: metadata.offset for tp, metadata in offsets.items()}
 
 
 async def _first(done: "asyncio.Future[tuple[None, None]]", seconds: float) -> None:
-    """Sleep, but no longer than until `done`."""
+    """Sleep until `seconds` have passed or `done` is done."""
     await asyncio.wait({done}, timeout=seconds)

@@ -1,6 +1,7 @@
-"""The sink: a Hindsight that records every retain and fails as it is told. `python -m tests.chaos.sink PORT FILE SEED`.
+"""The sink: a fake Hindsight that records every retain and fails on request. Run with
+`python -m tests.chaos.sink PORT FILE SEED`.
 
-Each retain is a line of the file when it arrives, and another when it is accepted; the file outlives this process.
+Each retain adds a line to the file when it arrives, and another when it is accepted. The file outlives this process.
 """
 
 import asyncio
@@ -13,14 +14,14 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.chaos.events import dice
+from tests.chaos.events import seeded_rng
 
 HANG = 4.0
-"""Seconds; longer than the workers' time-out."""
+"""Seconds; longer than the workers' HTTP timeout."""
 
 
-class Mood(StrEnum):
-    """What becomes of every call; `FAIR` fails a few at random."""
+class FaultMode(StrEnum):
+    """How calls fail; with `FAIR` only a few fail, at random."""
 
     KIND = "kind"
     FAIR = "fair"
@@ -33,23 +34,23 @@ class Mood(StrEnum):
 
 
 NOISE = {
-    Mood.UNAVAILABLE: 0.02,
-    Mood.THROTTLED: 0.02,
-    Mood.BROKEN: 0.02,
-    Mood.RESETTING: 0.02,
-    Mood.HANGING: 0.005,
-    Mood.REFUSING: 0.003,
+    FaultMode.UNAVAILABLE: 0.02,
+    FaultMode.THROTTLED: 0.02,
+    FaultMode.BROKEN: 0.02,
+    FaultMode.RESETTING: 0.02,
+    FaultMode.HANGING: 0.005,
+    FaultMode.REFUSING: 0.003,
 }
 
 
 class Sink:
-    """Answers as Hindsight does, or as its mood is."""
+    """Answers like Hindsight, or fails according to its fault mode."""
 
-    def __init__(self, record: Callable[[str, str, str], None], chance: random.Random) -> None:
+    def __init__(self, record: Callable[[str, str, str], None], rng: random.Random) -> None:
         self._record = record
-        self._chance = chance
+        self._rng = rng
         self._latency = 0.0
-        self._mood = Mood.FAIR
+        self._fault_mode = FaultMode.FAIR
 
     def app(self) -> web.Application:
         app = web.Application()
@@ -59,13 +60,13 @@ class Sink:
                 web.get("/v1/default/banks/{bank}/stats", _missing),
                 web.get("/health", _healthy),
                 web.get("/version", _version),
-                web.put("/mood/{mood}/{latency}", self._set),
+                web.put("/mode/{mode}/{latency}", self._set),
             ]
         )
         return app
 
     async def _set(self, request: web.Request) -> web.Response:
-        self._mood = Mood(request.match_info["mood"])
+        self._fault_mode = FaultMode(request.match_info["mode"])
         self._latency = float(request.match_info["latency"])
         return web.Response()
 
@@ -75,25 +76,25 @@ class Sink:
         self._record("arrived", operation, document)
         accepted = web.json_response({"success": True, "operation_id": operation})
         fate = self._fate()
-        if fate is Mood.KIND:
-            await asyncio.sleep(self._latency * self._chance.uniform(0.5, 1.5))
+        if fate is FaultMode.KIND:
+            await asyncio.sleep(self._latency * self._rng.uniform(0.5, 1.5))
             self._record("accepted", operation, document)
             return accepted
-        if fate is Mood.HANGING:
+        if fate is FaultMode.HANGING:
             await asyncio.sleep(HANG)
-        if fate in (Mood.HANGING, Mood.RESETTING):
-            if self._chance.random() < 0.5:  # done all the same: nobody hears of it
+        if fate in (FaultMode.HANGING, FaultMode.RESETTING):
+            if self._rng.random() < 0.5:  # the retain took effect, but the answer is lost
                 self._record("accepted", operation, document)
             if request.transport is not None:
                 request.transport.abort()
             return accepted
-        headers = {"Retry-After": "1"} if fate in (Mood.UNAVAILABLE, Mood.THROTTLED) else {}
+        headers = {"Retry-After": "1"} if fate in (FaultMode.UNAVAILABLE, FaultMode.THROTTLED) else {}
         return web.json_response({"detail": "chaos"}, status=int(fate), headers=headers)
 
-    def _fate(self) -> Mood:
-        if self._mood is not Mood.FAIR:
-            return self._mood
-        return self._chance.choices([Mood.KIND, *NOISE], [1 - sum(NOISE.values()), *NOISE.values()])[0]
+    def _fate(self) -> FaultMode:
+        if self._fault_mode is not FaultMode.FAIR:
+            return self._fault_mode
+        return self._rng.choices([FaultMode.KIND, *NOISE], [1 - sum(NOISE.values()), *NOISE.values()])[0]
 
 
 async def _missing(_request: web.Request) -> web.Response:
@@ -114,12 +115,12 @@ def main(port: int, path: Path, seed: int) -> None:
         def record(what: str, operation: str, document: str) -> None:
             file.write(json.dumps([what, operation, document]) + "\n")
 
-        sink = Sink(record, dice(seed, "calls"))
+        sink = Sink(record, seeded_rng(seed, "calls"))
         web.run_app(sink.app(), host="127.0.0.1", port=port, access_log=None, print=_silent, reuse_address=True)
 
 
 def _silent(*_: object) -> None:
-    """Says nothing."""
+    """Print nothing."""
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the record of all calls says."""
+"""Checks the sink's record of all calls."""
 
 import json
 from collections import defaultdict
@@ -10,11 +10,11 @@ from tests.chaos.events import Version
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What must hold: all of these are 0, but for `repeats`: calls of an operation that was accepted before.
+    """The outcome. All counts must be 0 but `repeats`: calls of an operation that was accepted before.
 
     Attributes:
         lost: versions that were never accepted.
-        extra_operations: accepted operations that are no version's.
+        extra_operations: operations that belong to no version.
         order_breaks: versions that first arrived, or were first accepted, before an earlier one of their comment.
     """
 
@@ -25,7 +25,7 @@ class Verdict:
 
 
 def judge(produced: Iterable[Version], record: Iterable[str]) -> Verdict:
-    """Hold a sink's record (lines of its file, in order) against what was produced."""
+    """Compare the sink's record (the lines of its file) with the produced versions."""
     expected = {version.operation: version for version in produced}
     first: dict[str, dict[str, None]] = {"arrived": {}, "accepted": {}}  # a dict keeps the order
     repeats = 0
@@ -43,7 +43,7 @@ def judge(produced: Iterable[Version], record: Iterable[str]) -> Verdict:
 
 
 def accepted(record: Iterable[str]) -> int:
-    """How many operations were accepted so far."""
+    """How many operations were accepted."""
     return len({line for line in record if line.startswith('["accepted"')})
 
 

@@ -15,11 +15,19 @@ import pytest
 import trustme
 
 from consumer.errors import SettingsError
-from consumer.http.backends import open_sender
-from consumer.http.transport import Broken, Reply, Request, Send, SendError, TimedOut, Unreachable
+from consumer.http.backends import open_transport
+from consumer.http.transport import (
+    ConnectError,
+    ConnectionLost,
+    Request,
+    RequestTimeout,
+    Response,
+    Transport,
+    TransportError,
+)
 from tests.contract.servers import Answer, Plain, Proxy, Seen, Server, closing, echo, raw, reply, resetting
 
-Open = Callable[..., AbstractAsyncContextManager[Send]]
+Open = Callable[..., AbstractAsyncContextManager[Transport]]
 LIMIT = 4
 PATH = "/v1/default/banks/a%3A%3Ab%2Fc%40%2B/memories?q=%3A%20x"
 
@@ -33,14 +41,14 @@ def _no_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=["httpx", "pyreqwest"])
 def opened(request: pytest.FixtureRequest) -> Open:
-    def opened(limit: int = LIMIT, ca_file: Path | None = None) -> AbstractAsyncContextManager[Send]:
-        return open_sender(request.param, limit, ca_file=ca_file)
+    def opened(limit: int = LIMIT, ca_file: Path | None = None) -> AbstractAsyncContextManager[Transport]:
+        return open_transport(request.param, limit, ca_file=ca_file)
 
     return opened
 
 
 @pytest.fixture
-async def send(opened: Open) -> AsyncIterator[Send]:
+async def send(opened: Open) -> AsyncIterator[Transport]:
     async with opened() as send:
         yield send
 
@@ -85,7 +93,7 @@ def closed_port() -> int:
 # What goes out and what comes back.
 
 
-async def test_the_request_goes_out_as_it_was_given(send: Send, server: Server) -> None:
+async def test_the_request_goes_out_as_it_was_given(send: Transport, server: Server) -> None:
     headers = {"Authorization": "Bearer key", "User-Agent": "paperclip-memory/1", "Content-Type": "application/json"}
     await send(Request("POST", server.url + PATH, headers, b'{"a":1}'))
     (seen,) = server.seen
@@ -98,13 +106,13 @@ async def test_the_request_goes_out_as_it_was_given(send: Send, server: Server) 
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_request_without_a_body(send: Send, server: Server, method: str) -> None:
+async def test_a_request_without_a_body(send: Transport, server: Server, method: str) -> None:
     await send(Request(method, server.url + PATH))
     (seen,) = server.seen
     assert (seen.method, seen.target, seen.body) == (method, PATH, b"")
 
 
-async def test_the_reply_is_whole_and_its_header_names_are_lower_case(send: Send, server: Server) -> None:
+async def test_the_reply_is_whole_and_its_header_names_are_lower_case(send: Transport, server: Server) -> None:
     server.answer = reply(429, b"\xff\x00\xc3\xa9", retry_after="7", X_MiXed="Kept As Sent")
     answer = await send(post(server.url))
     assert (answer.status, answer.body) == (429, b"\xff\x00\xc3\xa9")
@@ -113,39 +121,39 @@ async def test_the_reply_is_whole_and_its_header_names_are_lower_case(send: Send
     assert all(name == name.lower() for name in answer.headers)
 
 
-async def test_a_header_that_is_no_ascii_does_not_spoil_the_reply(send: Send, server: Server) -> None:
+async def test_a_header_that_is_no_ascii_does_not_spoil_the_reply(send: Transport, server: Server) -> None:
     server.answer = raw(b"HTTP/1.1 200 OK\r\nX-Odd: caf\xe9\r\nX-Even: yes\r\nContent-Length: 2\r\n\r\nok")
     answer = await send(post(server.url))
     assert (answer.status, answer.body, answer.headers["x-even"]) == (200, b"ok", "yes")
 
 
-async def test_of_a_header_that_comes_twice_the_last_counts(send: Send, server: Server) -> None:
+async def test_of_a_header_that_comes_twice_the_last_counts(send: Transport, server: Server) -> None:
     server.answer = raw(b"HTTP/1.1 200 OK\r\nX-A: 1\r\nX-A: 2\r\nContent-Length: 0\r\n\r\n")
     assert (await send(post(server.url))).headers["x-a"] == "2"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_a_reply(send: Send, server: Server, status: int) -> None:
+async def test_a_redirect_is_a_reply(send: Transport, server: Server, status: int) -> None:
     server.answer = reply(status, b"", location="/elsewhere")
     answer = await send(post(server.url + "/trailing/"))
     assert (answer.status, answer.headers["location"]) == (status, "/elsewhere")
     assert [seen.target for seen in server.seen] == ["/trailing/"]
 
 
-async def test_no_cookie_is_kept(send: Send, server: Server) -> None:
+async def test_no_cookie_is_kept(send: Transport, server: Server) -> None:
     server.answer = reply(set_cookie="session=1; Path=/")
     await send(post(server.url))
     await send(post(server.url))
     assert ["cookie" in seen.headers for seen in server.seen] == [False, False]
 
 
-async def test_a_compressed_reply_is_decoded(send: Send, server: Server) -> None:
+async def test_a_compressed_reply_is_decoded(send: Transport, server: Server) -> None:
     server.answer = reply(body=gzip.compress(b'{"a":1}'), content_encoding="gzip")
     assert (await send(post(server.url))).body == b'{"a":1}'
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, 10_000_000])
-async def test_bodies_of_any_size_both_ways(send: Send, server: Server, size: int) -> None:
+async def test_bodies_of_any_size_both_ways(send: Transport, server: Server, size: int) -> None:
     body = os.urandom(size)
     server.answer = echo
     answer = await send(post(server.url, body))
@@ -153,7 +161,7 @@ async def test_bodies_of_any_size_both_ways(send: Send, server: Server, size: in
     assert answer.body == body
 
 
-async def test_a_chunked_reply(send: Send, server: Server) -> None:
+async def test_a_chunked_reply(send: Transport, server: Server) -> None:
     server.answer = raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
     assert (await send(post(server.url))).body == b"abcde"
 
@@ -161,14 +169,14 @@ async def test_a_chunked_reply(send: Send, server: Server) -> None:
 # What fails.
 
 
-async def test_refused_is_unreachable(send: Send) -> None:
-    with pytest.raises(Unreachable, match=r"(?i)refused|connect"):
+async def test_refused_is_unreachable(send: Transport) -> None:
+    with pytest.raises(ConnectError, match=r"(?i)refused|connect"):
         await send(post(f"http://127.0.0.1:{closed_port()}/"))
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "a b"])
-async def test_an_unknown_host_is_unreachable(send: Send, host: str) -> None:
-    with pytest.raises(Unreachable):
+async def test_an_unknown_host_is_unreachable(send: Transport, host: str) -> None:
+    with pytest.raises(ConnectError):
         await send(post(f"http://{host}/"))
 
 
@@ -185,10 +193,10 @@ BROKEN: dict[str, Answer] = {
 
 @pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN.keys())
 async def test_a_connection_that_ends_early_is_broken_and_nothing_is_sent_twice(
-    send: Send, server: Server, answer: Answer
+    send: Transport, server: Server, answer: Answer
 ) -> None:
     server.answer = answer
-    with pytest.raises(Broken):
+    with pytest.raises(ConnectionLost):
         await send(post(server.url))
     assert len(server.seen) == 1
 
@@ -203,19 +211,19 @@ QUOTED = {
 
 
 @pytest.mark.parametrize("answer", QUOTED.values(), ids=QUOTED.keys())
-async def test_an_error_quotes_nothing_of_the_reply(send: Send, server: Server, answer: bytes) -> None:
+async def test_an_error_quotes_nothing_of_the_reply(send: Transport, server: Server, answer: bytes) -> None:
     """Errors go into logs and dead letters' headers."""
     server.answer = closing(answer)
     said = []
     for _ in range(2):  # what follows a whole reply spoils the next
         try:
             await send(post(server.url))
-        except SendError as error:
+        except TransportError as error:
             said += [str(error), str(error.__cause__)]
     assert "words" not in " ".join(said)
 
 
-async def test_reset_inside_the_body_is_broken(send: Send, server: Server) -> None:
+async def test_reset_inside_the_body_is_broken(send: Transport, server: Server) -> None:
     async def answer(_seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
         await writer.drain()
@@ -223,15 +231,15 @@ async def test_reset_inside_the_body_is_broken(send: Send, server: Server) -> No
         writer.transport.abort()
 
     server.answer = answer
-    with pytest.raises(Broken):
+    with pytest.raises(ConnectionLost):
         await send(post(server.url))
     assert len(server.seen) == 1
 
 
-async def test_a_post_that_meets_the_end_of_a_kept_connection_is_not_repeated(send: Send, server: Server) -> None:
+async def test_a_post_that_meets_the_end_of_a_kept_connection_is_not_repeated(send: Transport, server: Server) -> None:
     await send(post(server.url))
     server.answer = resetting
-    with pytest.raises(Broken):
+    with pytest.raises(ConnectionLost):
         await send(post(server.url))
     assert len(server.seen) == 2
 
@@ -246,12 +254,12 @@ async def half_then_silence(seen: Seen, writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("answer", [silence, half_then_silence])
-async def test_no_whole_reply_in_time(send: Send, server: Server, answer: Answer) -> None:
+async def test_no_whole_reply_in_time(send: Transport, server: Server, answer: Answer) -> None:
     server.answer = answer
     ends = await asyncio.gather(
         *(send(post(server.url, timeout=0.2)) for _ in range(2 * LIMIT)), return_exceptions=True
     )
-    assert [type(end) for end in ends] == [TimedOut] * (2 * LIMIT)
+    assert [type(end) for end in ends] == [RequestTimeout] * (2 * LIMIT)
     server.answer = reply()
     assert (await send(post(server.url))).status == 200
 
@@ -261,7 +269,7 @@ async def test_the_wait_for_a_connection_counts_too(opened: Open, server: Server
     async with opened(limit=1) as send:
         first = asyncio.ensure_future(send(post(server.url, timeout=60)))
         await server.until(lambda: len(server.seen) == 1)
-        with pytest.raises(TimedOut):
+        with pytest.raises(RequestTimeout):
             await send(post(server.url, timeout=0.1))
         first.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -270,7 +278,7 @@ async def test_the_wait_for_a_connection_counts_too(opened: Open, server: Server
 
 
 @pytest.mark.parametrize("answer", [silence, half_then_silence])
-async def test_cancelled_requests_leave_the_pool_usable(send: Send, server: Server, answer: Answer) -> None:
+async def test_cancelled_requests_leave_the_pool_usable(send: Transport, server: Server, answer: Answer) -> None:
     server.answer = answer
     tasks = [asyncio.ensure_future(send(post(server.url, timeout=60))) for _ in range(LIMIT)]
     await server.until(lambda: len(server.seen) == LIMIT)
@@ -286,7 +294,7 @@ async def test_cancelled_requests_leave_the_pool_usable(send: Send, server: Serv
 async def test_httpx_closes_the_connection_of_a_cancelled_request(server: Server) -> None:
     """pyreqwest lets it run on until its time-out (see its module)."""
     server.answer = raw(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
-    async with open_sender("httpx", LIMIT) as send:
+    async with open_transport("httpx", LIMIT) as send:
         task = asyncio.ensure_future(send(post(server.url, timeout=60)))
         await server.until(lambda: len(server.seen) == 1)
         task.cancel()
@@ -296,7 +304,7 @@ async def test_httpx_closes_the_connection_of_a_cancelled_request(server: Server
 # Connections.
 
 
-async def test_never_more_connections_than_the_limit_and_they_are_kept(send: Send, server: Server) -> None:
+async def test_never_more_connections_than_the_limit_and_they_are_kept(send: Transport, server: Server) -> None:
     waiting: list[asyncio.Event] = []
 
     async def in_fours(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -314,7 +322,7 @@ async def test_never_more_connections_than_the_limit_and_they_are_kept(send: Sen
     assert server.accepted == LIMIT
 
 
-async def test_a_server_that_restarts_behind_kept_connections(send: Send, server: Server) -> None:
+async def test_a_server_that_restarts_behind_kept_connections(send: Transport, server: Server) -> None:
     async def everyone(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await server.until(lambda: len(server.seen) >= LIMIT)
         await reply()(seen, writer)
@@ -329,18 +337,18 @@ async def test_a_server_that_restarts_behind_kept_connections(send: Send, server
     ends = await asyncio.gather(
         *(send(post(server.url, str(number).encode())) for number in range(LIMIT)), return_exceptions=True
     )
-    assert all(isinstance(end, Broken) or (isinstance(end, Reply) and end.status == 200) for end in ends)
-    assert len(server.seen) == sum(isinstance(end, Reply) for end in ends)
+    assert all(isinstance(end, ConnectionLost) or (isinstance(end, Response) and end.status == 200) for end in ends)
+    assert len(server.seen) == sum(isinstance(end, Response) for end in ends)
     again = await asyncio.gather(*(send(post(server.url)) for _ in range(LIMIT)))
     assert [answer.status for answer in again] == [200] * LIMIT
 
 
-async def test_a_server_that_went_away_and_came_back(send: Send, server: Server) -> None:
+async def test_a_server_that_went_away_and_came_back(send: Transport, server: Server) -> None:
     await send(post(server.url))
     await server.stop()
-    with pytest.raises((Unreachable, Broken)):
+    with pytest.raises((ConnectError, ConnectionLost)):
         await send(post(server.url))
-    with pytest.raises(Unreachable):
+    with pytest.raises(ConnectError):
         await send(post(server.url))
     await server.start()
     assert (await send(post(server.url))).status == 200
@@ -363,22 +371,22 @@ async def test_own_ca_by_environment(
         assert (await send(post(tls_server.url))).status == 200
 
 
-async def test_an_unknown_ca_is_refused(send: Send, tls_server: Server) -> None:
-    with pytest.raises(Unreachable, match=r"(?i)certificate"):
+async def test_an_unknown_ca_is_refused(send: Transport, tls_server: Server) -> None:
+    with pytest.raises(ConnectError, match=r"(?i)certificate"):
         await send(post(tls_server.url))
     assert tls_server.seen == []
 
 
 async def test_a_certificate_for_another_host_is_refused(opened: Open, tls_server: Server, ca_file: Path) -> None:
     async with opened(ca_file=ca_file) as send:
-        with pytest.raises(Unreachable, match=r"(?i)certificate"):
+        with pytest.raises(ConnectError, match=r"(?i)certificate"):
             await send(post(f"https://localhost:{tls_server.port}/"))
     assert tls_server.seen == []
 
 
-async def test_a_plain_server_behind_https_is_unreachable(send: Send) -> None:
+async def test_a_plain_server_behind_https_is_unreachable(send: Transport) -> None:
     async with Plain() as server:
-        with pytest.raises(Unreachable):
+        with pytest.raises(ConnectError):
             await send(post(f"https://127.0.0.1:{server.port}/"))
 
 
@@ -426,7 +434,7 @@ async def test_a_proxy_that_is_gone_is_unreachable(
 ) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port()}")
     async with opened() as send:
-        with pytest.raises(Unreachable):
+        with pytest.raises(ConnectError):
             await send(post(server.url))
     assert server.seen == []
 
@@ -439,7 +447,7 @@ async def test_a_proxy_that_wants_credentials_is_unreachable(
     async with Proxy(refusal) as proxy:
         monkeypatch.setenv(f"{scheme.upper()}_PROXY", proxy.url)
         async with opened() as send:
-            with pytest.raises(Unreachable):
+            with pytest.raises(ConnectError):
                 await send(post(f"{scheme}://hindsight.invalid/"))
     assert len(proxy.seen) == 1
 
@@ -449,7 +457,7 @@ async def test_a_proxy_that_wants_credentials_is_unreachable(
 
 def test_an_unknown_backend_is_a_settings_error() -> None:
     with pytest.raises(SettingsError, match="'curl' is not one of httpx, pyreqwest"):
-        open_sender("curl", 1)
+        open_transport("curl", 1)
 
 
 def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -458,16 +466,16 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "consumer.http.pyreqwest_transport", raising=False)
     monkeypatch.setitem(sys.modules, "pyreqwest", None)
     with pytest.raises(SettingsError, match=r"paperclip-memory\[fast\]"):
-        open_sender("pyreqwest", 1)
+        open_transport("pyreqwest", 1)
 
 
 def test_another_missing_module_is_not_taken_for_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "consumer.http.httpx_transport", raising=False)
     monkeypatch.setitem(sys.modules, "httpx_aiohttp.transport", None)
     with pytest.raises(ModuleNotFoundError, match=r"httpx_aiohttp\.transport"):
-        open_sender("httpx", 1)
+        open_transport("httpx", 1)
 
 
 def test_only_the_chosen_library_is_imported() -> None:
-    code = "import sys, consumer.http.backends as s; s.open_sender('httpx', 1); sys.exit('pyreqwest' in sys.modules)"
+    code = "import sys, consumer.http.backends as s; s.open_transport('httpx', 1); sys.exit('pyreqwest' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import wait_until
-from consumer.http.transport import segment
+from consumer.http.transport import quote_segment
 from demo import recording
 from demo.findings import Metrics
 from demo.ours import Service, run
@@ -188,11 +188,11 @@ class Installation:
         return None if reply.status_code == 404 else reply.raise_for_status().json()
 
     def documents(self, bank: str, key: str | None = None) -> dict[str, Json]:
-        page = self.get(f"{segment(bank)}/documents", key, limit=100)
+        page = self.get(f"{quote_segment(bank)}/documents", key, limit=100)
         return {document["id"]: document for document in page["items"]} if page else {}
 
     def operations(self, bank: str, status: str = "") -> list[Json]:
-        page = self.get(f"{segment(bank)}/operations", limit=100, **({"status": status} if status else {}))
+        page = self.get(f"{quote_segment(bank)}/operations", limit=100, **({"status": status} if status else {}))
         return list(page["operations"]) if page else []
 
     def digested(self, bank: str) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from consumer.embedded.hindsight import Hindsight
-from consumer.http.transport import segment
+from consumer.http.transport import quote_segment
 from demo.findings import Metrics
 from demo.ours import Service, command, environment
 from tests.e2e.installation import Installation, RecordedCompany, wait_until_true
@@ -65,7 +65,7 @@ class RelayInstallation(Installation):
         """Ids of all documents of a bank."""
         ids: set[str] = set()
         offset, total = 0, 1
-        while offset < total and (page := self.get(f"{segment(bank)}/documents", limit=100, offset=offset)):
+        while offset < total and (page := self.get(f"{quote_segment(bank)}/documents", limit=100, offset=offset)):
             ids |= {document["id"] for document in page["items"]}
             offset, total = offset + 100, page["total"]
         return ids

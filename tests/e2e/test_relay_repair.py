@@ -12,7 +12,7 @@ import pytest
 
 from consumer.embedded import embedder
 from consumer.embedded.hindsight import Hindsight
-from consumer.http.transport import segment
+from consumer.http.transport import quote_segment
 from tests.e2e.paperclip_company import Json, PaperclipCompany, eventually, paperclip_company
 from tests.e2e.relay_installation import FULL_SIZE, RelayInstallation
 from tests.support.kafka import Broker
@@ -62,13 +62,13 @@ def failing(hindsight: Hindsight) -> Iterator[None]:
 def retain(installation: RelayInstallation, bank: str, document: str, text: str, **metadata: str) -> None:
     """Store a document as somebody else would."""
     item = {"content": text, "document_id": document, "context": "paperclip", "metadata": metadata}
-    url = f"{installation.hindsight.url}/v1/default/banks/{segment(bank)}/memories"
+    url = f"{installation.hindsight.url}/v1/default/banks/{quote_segment(bank)}/memories"
     httpx.post(url, json={"items": [item], "async": True}, timeout=60).raise_for_status()
     eventually("it is stored", lambda: installation.digested(bank))
 
 
 def forget(installation: RelayInstallation, bank: str, document: str) -> None:
-    url = f"{installation.hindsight.url}/v1/default/banks/{segment(bank)}/documents/{document}"
+    url = f"{installation.hindsight.url}/v1/default/banks/{quote_segment(bank)}/documents/{document}"
     httpx.delete(url, timeout=60).raise_for_status()
 
 
@@ -146,11 +146,11 @@ def test_a_backfill_twice_stores_once(installation: RelayInstallation, acme: Pap
     with installation.worker():
         installation.command("backfill", "--company", acme.id)
         installation.wait_digested([acme.bank(ada)])
-        before = installation.get(f"{segment(acme.bank(ada))}/operations", limit=1)["total"]
+        before = installation.get(f"{quote_segment(acme.bank(ada))}/operations", limit=1)["total"]
         installation.command("backfill", "--company", acme.id)
         installation.wait_digested([acme.bank(ada)])
-    assert installation.get(f"{segment(acme.bank(ada))}/operations", limit=1)["total"] == before
-    assert installation.get(f"{segment(acme.bank(bea))}/documents", limit=1) is None
+    assert installation.get(f"{quote_segment(acme.bank(ada))}/operations", limit=1)["total"] == before
+    assert installation.get(f"{quote_segment(acme.bank(bea))}/documents", limit=1) is None
     report = installation.audit()[acme.id]
     assert report["comments"] - report["skipped"].get("system_comment", 0) == PAST
     assert (report["held"], report["elsewhere"]) == (PAST, 0)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.stream import commits, lane
+from consumer.stream import committer, lane
 
 
 @pytest.fixture
@@ -10,4 +10,4 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     """A lane that ticks, polls again and gives up a commit soon."""
     monkeypatch.setattr(lane, "TICK", 0.05)
     monkeypatch.setattr(lane, "POLL_BACKOFF", 0.05)
-    monkeypatch.setattr(commits, "COMMIT_TIMEOUT", 0.3)
+    monkeypatch.setattr(committer, "COMMIT_TIMEOUT", 0.3)

@@ -11,9 +11,9 @@ from aiokafka.errors import (
     KafkaConnectionError,
 )
 
-from consumer.stream.pressure import Limits
+from consumer.stream.backpressure import BackpressureLimits
+from consumer.stream.hooks import CommitFinished, CommitResult, PollFailed, Rebalanced, RebalanceKind
 from consumer.stream.records import Partition
-from consumer.stream.signals import CommitEnded, CommitResult, PollFailed, Rebalanced, RebalanceKind
 from consumer.stream.source import Assignments, KafkaSource, SourceClosed
 from tests.integration.trap_rig import (
     Listener,
@@ -97,7 +97,7 @@ async def test_a_rebalance_forgets_pauses(topics: Topics) -> None:
 async def test_the_lane_puts_them_back(topics: Topics) -> None:
     topic = await topics.create("t")
     await produce(topics, topic, [b"%d" % n for n in range(20)])
-    async with lane(topics, topic, limits=Limits(records=5)) as rig:
+    async with lane(topics, topic, limits=BackpressureLimits(records=5)) as rig:
         rig.gate.clear()
         await until(lambda: rig.source._paused and rig.client.paused())
         rig.rejoin()
@@ -198,7 +198,7 @@ async def test_no_commit_of_the_lane_does(topics: Topics, monkeypatch: pytest.Mo
             await until(lambda: rig.lane.state().last_poll > polled + 0.5)  # some ticks, and aiokafka's back-off
             assert unavailable.tries == tries
             assert await committed(topics, tp) == 95
-        assert CommitResult.UNKNOWN in {told.result for told in rig.told(CommitEnded)}
+        assert CommitResult.UNKNOWN in {told.result for told in rig.told(CommitFinished)}
 
 
 async def test_stop_does_not_call_the_listener(topics: Topics) -> None:

@@ -15,10 +15,10 @@ from aiokafka.errors import (
 )
 
 from consumer.errors import DeadLetterReason, Permanent
-from consumer.kafka.producer import Headers, Publisher, TooLarge
-from consumer.stream.jobs import Job
+from consumer.kafka.producer import Headers, Publisher, RecordTooLarge
+from consumer.stream.executor import Job
+from consumer.stream.hooks import PollFailed, RecordsExpired
 from consumer.stream.records import Record
-from consumer.stream.signals import Overtaken, PollFailed
 from tests.integration.trap_rig import (
     caught_up,
     committed,
@@ -130,14 +130,14 @@ async def test_a_partition_that_cannot_be_read_does_not_keep_the_lane_from_the_o
         assert await committed(topics, TopicPartition(topic, 1)) is None
 
 
-@pytest.mark.parametrize("ending", ["commit", "abort"])
-async def test_a_transaction_leaves_a_marker_that_only_the_position_covers(topics: Topics, ending: str) -> None:
+@pytest.mark.parametrize("outcome", ["commit", "abort"])
+async def test_a_transaction_leaves_a_marker_that_only_the_position_covers(topics: Topics, outcome: str) -> None:
     topic = await topics.create("t")
     tp = TopicPartition(topic, 0)
     async with producer(topics, transactional_id=topics.name("transaction")) as client:
         await client.begin_transaction()
         await client.send_and_wait(topic, b"a", partition=0)
-        await (client.commit_transaction() if ending == "commit" else client.abort_transaction())
+        await (client.commit_transaction() if outcome == "commit" else client.abort_transaction())
     async with started(member(topics, topic, group="bare")) as client:
         while tp not in client.assignment() or await client.position(tp) < 2:
             polled = await client.getmany(timeout_ms=100)
@@ -145,7 +145,7 @@ async def test_a_transaction_leaves_a_marker_that_only_the_position_covers(topic
         assert await end(topics, tp) == 2
     async with lane(topics, topic) as rig:
         await caught_up(topics, tp)
-        assert rig.handled == ([b"a"] if ending == "commit" else [])
+        assert rig.handled == ([b"a"] if outcome == "commit" else [])
 
 
 async def test_a_record_over_the_fetch_limits_is_delivered(topics: Topics) -> None:
@@ -172,7 +172,7 @@ async def test_what_retention_removed_is_told(topics: Topics) -> None:
         await admin.close()
     async with lane(topics, topic) as rig:
         await caught_up(topics, tp)
-        assert rig.told(Overtaken) == [Overtaken("trap", topic, 0, 4)]
+        assert rig.told(RecordsExpired) == [RecordsExpired("trap", topic, 0, 4)]
         assert rig.handled == [b"7", b"8", b"9"]
 
 
@@ -210,7 +210,7 @@ async def test_a_record_at_its_topics_limit_fits_with_headers_only_where_there_i
         await publisher.publish(dead, key, value, headers)
 
     try:
-        async with lane(topics, topic, resolve=dead_letter, write=write, too_large=TooLarge):
+        async with lane(topics, topic, resolve=dead_letter, write=write, too_large=RecordTooLarge):
             await caught_up(topics, TopicPartition(topic, 0))
     finally:
         await publisher.close()
@@ -241,7 +241,7 @@ async def test_a_record_with_neither_key_nor_value_and_a_header_without_one_beco
         async def write(_: str, key: bytes | None, value: bytes | None, headers: Headers) -> None:
             await publisher.publish(dead, key, value, headers)
 
-        async with lane(topics, topic, resolve=dead_letter, write=write, too_large=TooLarge):
+        async with lane(topics, topic, resolve=dead_letter, write=write, too_large=RecordTooLarge):
             await caught_up(topics, TopicPartition(topic, 0))
         await publisher.close()
     async with started(member(topics, dead, group="reader")) as reader:

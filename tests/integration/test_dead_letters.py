@@ -12,14 +12,13 @@ from aiokafka import ConsumerRecord
 from consumer.commands import dead_letters
 from consumer.dead_letters.model import Filter
 from consumer.errors import DeadLetterReason
-from consumer.kafka.options import producer, reader
-from consumer.kafka.producer import Publisher, TooLarge
+from consumer.kafka.options import groupless_consumer, producer
+from consumer.kafka.producer import Publisher, RecordTooLarge
 from consumer.settings.model import Settings
-from consumer.stream.dead_letters import write_dead_letter
-from consumer.stream.items import Item
-from consumer.stream.records import Record
-from consumer.stream.signals import Ending
-from tests.chaos.events import dice, versions
+from consumer.stream.dead_letter_writer import write_dead_letter
+from consumer.stream.hooks import AttemptOutcome
+from consumer.stream.records import Record, WorkItem
+from tests.chaos.events import seeded_rng, versions
 from tests.support import lanes
 from tests.support.scripted import ScriptedHindsight, accept, until
 from tests.support.topics import Topics
@@ -39,9 +38,11 @@ class Place:
         """Have the engine write a dead letter."""
         publisher = Publisher(partial(producer, self.settings))
         headers = (("trace", b"%d" % number), ("replay", b"backfill"))
-        item = Item(Record(self.settings.topic_issue_comments, 1, number, 1_700_000_000_000, key, value, headers), 1)
-        item.dead, item.error, item.attempts = reason, "Hindsight answered 422", 1
-        await write_dead_letter(item, self.settings.topic_dead_letters, publisher.publish, TooLarge)
+        item = WorkItem(
+            Record(self.settings.topic_issue_comments, 1, number, 1_700_000_000_000, key, value, headers), 1
+        )
+        item.dead_letter_reason, item.error, item.attempts = reason, "Hindsight answered 422", 1
+        await write_dead_letter(item, self.settings.topic_dead_letters, publisher.publish, RecordTooLarge)
         await publisher.close()
 
     async def shown(self, wanted: Filter = EVERYTHING, limit: int = 50) -> Any:
@@ -57,7 +58,7 @@ class Place:
 
     async def came_back(self) -> list[ConsumerRecord[bytes, bytes]]:
         """What stands in the source topic."""
-        consumer = reader(self.settings)
+        consumer = groupless_consumer(self.settings)
         consumer.subscribe([self.settings.topic_issue_comments])
         await consumer.start()
         try:
@@ -174,7 +175,7 @@ async def test_what_a_worker_buries_it_handles_after_the_redrive(
     async def refuse(_body: dict[str, Any]) -> int:
         return 422
 
-    (version,) = versions(1, dice(1, "redrive"))
+    (version,) = versions(1, seeded_rng(1, "redrive"))
     async with ScriptedHindsight(refuse) as hindsight:
         of = await lanes.settings(topics, hindsight.url)
         place = Place(of, capsys)
@@ -188,10 +189,10 @@ async def test_what_a_worker_buries_it_handles_after_the_redrive(
             hindsight.answer = accept
             await place.redrive(force=True)
             await until(lambda: len(running.finished()) == 3)
-    assert [each.ending for each in running.finished()] == [
-        Ending.DEAD_LETTERED,
-        Ending.DEAD_LETTERED,
-        Ending.SUCCEEDED,
+    assert [each.outcome for each in running.finished()] == [
+        AttemptOutcome.DEAD_LETTERED,
+        AttemptOutcome.DEAD_LETTERED,
+        AttemptOutcome.SUCCEEDED,
     ]
     sent = [body["operation_id"] for body in hindsight.retains]
     assert sent[0] == sent[1] == version.operation

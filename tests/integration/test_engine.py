@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from consumer.kafka.options import reader
+from consumer.kafka.options import groupless_consumer
 from consumer.settings.model import Settings
 from consumer.settings.validation import variable
-from consumer.stream.signals import Attempted, BreakerMoved, Ending, Rebalanced, RebalanceKind
+from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Rebalanced, RebalanceKind
 from demo.ours import command, environment
-from tests.chaos.events import Version, dice, versions
+from tests.chaos.events import Version, seeded_rng, versions
 from tests.support import lanes
 from tests.support.lanes import RunningLane
 from tests.support.scripted import ScriptedHindsight, accept, until
@@ -35,7 +35,7 @@ async def hindsight() -> AsyncIterator[ScriptedHindsight]:
 
 
 def events(count: int) -> list[Version]:
-    return list(versions(count, dice(1, "engine")))
+    return list(versions(count, seeded_rng(1, "engine")))
 
 
 async def publish(of: Settings, produced: list[Version]) -> None:
@@ -58,7 +58,7 @@ async def committed(of: Settings) -> dict[int, int]:
 
 async def records(of: Settings) -> dict[int, list[bytes]]:
     """The values of each partition."""
-    consumer = reader(of)
+    consumer = groupless_consumer(of)
     consumer.subscribe([of.topic_issue_comments])
     await consumer.start()
     try:
@@ -107,9 +107,9 @@ async def test_a_sink_that_is_down(topics: Topics, hindsight: ScriptedHindsight,
             await hindsight.open()
         await until(lambda: running.lane.state().in_flight == limit, FULL_SPEED_WITHIN)
         await until(lambda: len(running.finished()) == len(produced))
-    assert [each for each in running.attempts() if each.ending is Ending.DEAD_LETTERED] == []
+    assert [each for each in running.attempts() if each.outcome is AttemptOutcome.DEAD_LETTERED] == []
     assert {each.attempts for each in running.finished()} == {0}  # two had spent one before it opened
-    moves = [each.opened for each in running.signals if isinstance(each, BreakerMoved)]
+    moves = [each.opened for each in running.signals if isinstance(each, BreakerChanged)]
     assert moves == [True, False]
 
 
@@ -156,7 +156,7 @@ def done(running: RunningLane) -> set[tuple[int, int]]:
     return {_place(each) for each in running.finished()}
 
 
-def _place(attempt: Attempted) -> tuple[int, int]:
+def _place(attempt: AttemptFinished) -> tuple[int, int]:
     return int(attempt.facts["partition"]), int(attempt.facts["offset"])
 
 

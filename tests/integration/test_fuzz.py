@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason
-from consumer.kafka.options import reader
+from consumer.kafka.options import groupless_consumer
 from consumer.settings.model import Settings
-from consumer.stream.signals import Ending
+from consumer.stream.hooks import AttemptOutcome
 from demo import recording
 from tests.support import lanes
 from tests.support.scripted import ScriptedHindsight, until
@@ -136,7 +136,7 @@ def run_events() -> list[dict[str, Any]]:
 
 async def dead_letters(of: Settings) -> list[dict[str, bytes | None]]:
     """The headers of all dead letters."""
-    consumer = reader(of)
+    consumer = groupless_consumer(of)
     consumer.subscribe([of.topic_dead_letters])
     await consumer.start()
     try:
@@ -168,11 +168,18 @@ async def test_each_of_10_000_records_comes_to_an_end(topics: Topics) -> None:
     places = Counter((each.facts["topic"], each.facts["partition"], each.facts["offset"]) for each in finished)
     assert set(places.values()) == {1}
     assert len(places) == COMMENTS + RUNS
-    endings = Counter(each.ending for each in finished)
-    assert set(endings) == {Ending.SUCCEEDED, Ending.SKIPPED, Ending.IGNORED, Ending.DEAD_LETTERED}
-    assert all(each.reason for each in finished if each.ending in (Ending.SKIPPED, Ending.DEAD_LETTERED))
-    assert all(attempt.ending is not Ending.RETRIED for attempt in retain.attempts() + recall.attempts())
+    outcomes = Counter(each.outcome for each in finished)
+    assert set(outcomes) == {
+        AttemptOutcome.SUCCEEDED,
+        AttemptOutcome.SKIPPED,
+        AttemptOutcome.IGNORED,
+        AttemptOutcome.DEAD_LETTERED,
+    }
+    assert all(
+        each.reason for each in finished if each.outcome in (AttemptOutcome.SKIPPED, AttemptOutcome.DEAD_LETTERED)
+    )
+    assert all(attempt.outcome is not AttemptOutcome.RETRIED for attempt in retain.attempts() + recall.attempts())
     buried = await dead_letters(of)
-    assert len(buried) == endings[Ending.DEAD_LETTERED]
+    assert len(buried) == outcomes[AttemptOutcome.DEAD_LETTERED]
     reasons = Counter((headers["dead-letter-reason"] or b"").decode() for headers in buried)
     assert set(reasons) == {DeadLetterReason.UNDECODABLE, DeadLetterReason.INVALID}

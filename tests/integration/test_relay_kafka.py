@@ -8,7 +8,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer.errors import UpstreamDown
-from consumer.kafka.options import producer, reader
+from consumer.kafka.options import groupless_consumer, producer
 from consumer.kafka.producer import Publisher
 from consumer.relay.checkpoints import Checkpoint, Checkpoints, CommentPosition, RunPosition
 from consumer.relay.event_builder import Announcement, event_id
@@ -43,7 +43,7 @@ async def test_checkpoints_are_what_was_written_last(settings: Settings, publish
     topic = await topics.create("checkpoints", partitions=4, config={"cleanup.policy": "compact"})
 
     def opened() -> Checkpoints:
-        return Checkpoints(publisher, partial(reader, settings), topic)
+        return Checkpoints(publisher, partial(groupless_consumer, settings), topic)
 
     first = opened()
     await first.read()
@@ -73,14 +73,14 @@ async def test_a_checkpoint_that_cannot_be_read_is_none(
     await publisher.publish(topic, COMPANY.encode(), b"{broken")
     await publisher.publish(topic, OTHER.encode(), b'{"companyId":"no uuid"}')
     await publisher.publish(topic, None, b"{}")
-    checkpoints = Checkpoints(publisher, partial(reader, settings), topic)
+    checkpoints = Checkpoints(publisher, partial(groupless_consumer, settings), topic)
     await checkpoints.read()
     assert (checkpoints.of(COMPANY), checkpoints.of(OTHER)) == (None, None)
 
 
 async def test_a_topic_that_is_not_there_is_said_so(settings: Settings, publisher: Publisher, topics: Topics) -> None:
     with pytest.raises(UpstreamDown, match="paperclip-memory topics"):
-        await Checkpoints(publisher, partial(reader, settings), topics.name("nowhere")).read()
+        await Checkpoints(publisher, partial(groupless_consumer, settings), topics.name("nowhere")).read()
 
 
 async def test_records_as_workers_get_them(settings: Settings, publisher: Publisher, topics: Topics) -> None:
@@ -103,7 +103,7 @@ async def test_records_as_workers_get_them(settings: Settings, publisher: Publis
             ),
         ]
     )
-    consumer: AIOKafkaConsumer = reader(settings)
+    consumer: AIOKafkaConsumer = groupless_consumer(settings)
     await consumer.start()
     try:
         consumer.assign([TopicPartition(runs, 0), TopicPartition(comments, 0)])

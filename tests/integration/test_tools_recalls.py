@@ -9,7 +9,7 @@ from functools import partial
 
 import pytest
 
-from consumer.kafka.options import producer, reader
+from consumer.kafka.options import groupless_consumer, producer
 from consumer.kafka.producer import Publisher
 from consumer.recalls import RecallMap, RecallReader, TopicRecalls
 from consumer.settings.model import Settings
@@ -56,7 +56,9 @@ async def writing(ours: Settings) -> AsyncIterator[TopicRecalls]:
 async def reading(ours: Settings) -> AsyncIterator[RecallReader]:
     now = 1_796_034_000.0
     recalls = RecallMap(runs=1000, size=10**7, max_age=3600, now=lambda: now)
-    known = RecallReader(partial(reader, ours, ours.topic_recalls), recalls, lambda *_, **__: None, pause=0.2)
+    known = RecallReader(
+        partial(groupless_consumer, ours, ours.topic_recalls), recalls, lambda *_, **__: None, pause=0.2
+    )
     task = asyncio.create_task(known.run())
     try:
         yield known

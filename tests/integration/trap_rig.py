@@ -11,16 +11,15 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.protocol.group import LeaveGroupRequest
 
 from consumer.handlers.results import Done, Outcome
-from consumer.stream.core import LaneCore
-from consumer.stream.dead_letters import Write
-from consumer.stream.jobs import Job
+from consumer.stream.backpressure import BackpressureLimits
+from consumer.stream.dead_letter_writer import Write
+from consumer.stream.executor import Job, LaneSettings
+from consumer.stream.hooks import EngineEvent
 from consumer.stream.lane import Lane
-from consumer.stream.pressure import Limits
 from consumer.stream.records import Record
 from consumer.stream.retry import RetryPolicy
-from consumer.stream.signals import Signal
+from consumer.stream.scheduler import LaneScheduler
 from consumer.stream.source import KafkaSource
-from consumer.stream.work import LaneSettings
 from tests.support.topics import Topics
 
 SignalT = TypeVar("SignalT")
@@ -108,7 +107,7 @@ class Rig:
     begun: list[bytes | None] = field(default_factory=list)
     handled: list[bytes | None] = field(default_factory=list)
     cancelled: int = 0
-    signals: list[Signal] = field(default_factory=list)
+    signals: list[EngineEvent] = field(default_factory=list)
 
     def told(self, kind: type[SignalT]) -> list[SignalT]:
         return [signal for signal in self.signals if isinstance(signal, kind)]
@@ -145,7 +144,7 @@ async def lane(
     resolve: Callable[[Record], Job] | None = None,
     write: Write = refuse,
     too_large: type[Exception] = AssertionError,
-    limits: Limits | None = None,
+    limits: BackpressureLimits | None = None,
     drain_timeout: float = 0.1,
     **options: Any,
 ) -> AsyncIterator[Rig]:
@@ -155,7 +154,7 @@ async def lane(
     rig.source = source(lambda: consumer(topics, **options), [topic])
     rig.lane = Lane(
         LaneSettings("trap", "dead", drain_timeout, too_large),
-        LaneCore(8, RetryPolicy(), limits or Limits()),
+        LaneScheduler(8, RetryPolicy(), limits or BackpressureLimits()),
         rig.source,
         resolve or rig.resolve,
         write,

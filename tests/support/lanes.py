@@ -16,10 +16,10 @@ from consumer.errors import Upstream
 from consumer.hindsight.client import HindsightOperation
 from consumer.kafka.options import producer
 from consumer.observability.prometheus import Metrics
-from consumer.paperclip.client import PaperclipOperation
+from consumer.paperclip.models import PaperclipOperation
 from consumer.settings.model import Settings
+from consumer.stream.hooks import AttemptFinished, AttemptOutcome, EngineEvent, ParkReason
 from consumer.stream.lane import Lane
-from consumer.stream.signals import Attempted, Ending, ParkReason, Signal
 from tests.support.topics import Topics
 
 STOP_WITHIN = 20.0
@@ -30,20 +30,20 @@ class RunningLane:
     """A lane that runs, and what it has said: `times` holds when, in seconds since the epoch."""
 
     lane: Lane
-    signals: list[Signal]
+    signals: list[EngineEvent]
     times: list[float]
 
-    def attempts(self) -> list[Attempted]:
-        return [each for each in self.signals if isinstance(each, Attempted)]
+    def attempts(self) -> list[AttemptFinished]:
+        return [each for each in self.signals if isinstance(each, AttemptFinished)]
 
     def spans(self) -> list[tuple[float, float]]:
         """When each attempt began and ended."""
         pairs = zip(self.times, self.signals, strict=True)
-        return [(at - each.duration, at) for at, each in pairs if isinstance(each, Attempted)]
+        return [(at - each.duration, at) for at, each in pairs if isinstance(each, AttemptFinished)]
 
-    def finished(self) -> list[Attempted]:
+    def finished(self) -> list[AttemptFinished]:
         """The attempts that were their record's last."""
-        return [each for each in self.attempts() if each.ending is not Ending.RETRIED]
+        return [each for each in self.attempts() if each.outcome is not AttemptOutcome.RETRIED]
 
     def parked(self, reason: ParkReason) -> int:
         return self.lane.state().parked[reason]
@@ -72,10 +72,10 @@ async def lane(of: Settings, name: str) -> AsyncIterator[RunningLane]:
     registry = CollectorRegistry()
     operations = {Upstream.HINDSIGHT: HindsightOperation, Upstream.PAPERCLIP: PaperclipOperation}
     metrics = Metrics(registry, version=VERSION, lanes=[name], operations=operations)
-    signals: list[Signal] = []
+    signals: list[EngineEvent] = []
     times: list[float] = []
 
-    def notify(signal: Signal) -> None:
+    def notify(signal: EngineEvent) -> None:
         signals.append(signal)
         times.append(time.time())
 

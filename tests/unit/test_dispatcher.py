@@ -15,7 +15,7 @@ from consumer.errors import DeadLetterReason, NotYet, Permanent, Upstream
 from consumer.handlers.forget import SETTLED_AFTER
 from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
 from consumer.memory.operation_ids import operation_id
-from consumer.stream.jobs import Job
+from consumer.stream.executor import Job
 from consumer.stream.records import Record
 from demo import recording
 from schemas.events import EVENT_TYPES

@@ -14,7 +14,7 @@ from consumer.handlers.context import Delivery
 from consumer.handlers.recall import recall
 from consumer.handlers.results import Done, Outcome, Skipped, SkipReason
 from consumer.handlers.retain import retain
-from consumer.http.transport import segment
+from consumer.http.transport import quote_segment
 from consumer.memory.attribution import user_of
 from consumer.memory.banks import bank_of
 from consumer.memory.formatting import as_lines
@@ -138,7 +138,7 @@ async def test_recall_query(vector: dict[str, Any]) -> None:
     made = world(**vector["issue"])
     await start(made)
     bank, query, *_ = made.hindsight.called("recall")[0]
-    assert vector["path_contains"] in segment(bank)
+    assert vector["path_contains"] in quote_segment(bank)
     assert all(part in query for part in vector["query_contains"])
 
 
@@ -220,7 +220,7 @@ async def test_retain_without_comment(vector: dict[str, Any]) -> None:
 async def test_retain_of_a_user(vector: dict[str, Any]) -> None:
     made = world(assigneeAgentId=vector["assignee"])
     await say(made)
-    assert vector["path_contains"] in segment(made.hindsight.called("retain")[0][0])
+    assert vector["path_contains"] in quote_segment(made.hindsight.called("retain")[0][0])
 
 
 WHOLE_SECTIONS = {"bank", "user", "enabled_agent_ids"}

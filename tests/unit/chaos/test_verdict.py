@@ -2,10 +2,10 @@
 
 import json
 
-from tests.chaos.events import Version, dice, versions
+from tests.chaos.events import Version, seeded_rng, versions
 from tests.chaos.verdict import Verdict, accepted, judge
 
-PRODUCED = list(versions(200, dice(5, "verdict")))
+PRODUCED = list(versions(200, seeded_rng(5, "verdict")))
 
 
 def lines(*calls: tuple[str, str]) -> list[str]:
@@ -47,7 +47,7 @@ def test_a_repeated_call_is_counted_and_no_more() -> None:
 
 
 def test_the_same_seed_makes_the_same_events_in_the_order_of_their_comments() -> None:
-    assert list(versions(200, dice(5, "verdict"))) == PRODUCED
+    assert list(versions(200, seeded_rng(5, "verdict"))) == PRODUCED
     assert len({each.operation for each in PRODUCED}) == len(PRODUCED)
     newest: dict[str, int] = {}
     for version in PRODUCED:

@@ -17,10 +17,12 @@ from consumer.commands.probes import (
 )
 from consumer.errors import DeadLetterReason, DownKind, Permanent, SettingsError, Transient, Upstream, UpstreamDown
 from consumer.hindsight.client import HindsightClient
-from consumer.http.transport import Reply, Request, Send, Unreachable
+from consumer.http.transport import ConnectError, Request, Response, Transport
 from consumer.kafka.topics import TopicReport, TopicState
-from consumer.paperclip.client import Identity, KeyKind, PaperclipClient
+from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.models import Identity, KeyKind
 from consumer.settings.model import Settings, load_settings
+from consumer.settings.plugin_import import PACKAGE
 
 HINDSIGHT_URL = "http://hindsight.example.org:8888"
 PAPERCLIP_URL = "http://paperclip.example.org:3100"
@@ -38,6 +40,8 @@ class Service:
         self._identity = identity
         self._errors = errors or {}
         self.asked: list[str] = []
+        self.unauditable: set[str] = set()
+        self.installed: list[dict[str, Any]] = []
 
     async def health(self) -> None:
         self._ask("health")
@@ -49,6 +53,12 @@ class Service:
     async def version(self) -> str:
         self._ask("version")
         return self._version
+
+    async def can_read_audit_feed(self, company_id: str) -> bool:
+        return company_id not in self.unauditable
+
+    async def plugins(self) -> list[dict[str, Any]]:
+        return self.installed
 
     def _ask(self, what: str) -> None:
         self.asked.append(what)
@@ -99,8 +109,8 @@ def test_missing_hindsight_api_url_fails_and_names_the_field(monkeypatch: pytest
 
 
 async def test_unreachable_hindsight_fails_and_names_the_url() -> None:
-    async def refused(request: Request) -> Reply:
-        raise Unreachable("connection refused")
+    async def refused(request: Request) -> Response:
+        raise ConnectError("connection refused")
 
     probe = (await probed(client(refused)))["hindsight"]
     assert probe.mark is Mark.FAILED
@@ -110,19 +120,19 @@ async def test_unreachable_hindsight_fails_and_names_the_url() -> None:
 
 
 async def test_reachable_hindsight_passes() -> None:
-    async def answers(request: Request) -> Reply:
+    async def answers(request: Request) -> Response:
         path = request.url.removeprefix(HINDSIGHT_URL)
         if path == "/health":
-            return Reply(200, {}, b'{"status":"healthy","database":"connected"}')
+            return Response(200, {}, b'{"status":"healthy","database":"connected"}')
         if path == "/version":
-            return Reply(200, {}, b'{"api_version":"1.1.0"}')
-        return Reply(404, {}, b'{"detail":"Bank \'paperclip-memory-check\' not found"}')
+            return Response(200, {}, b'{"api_version":"1.1.0"}')
+        return Response(404, {}, b'{"detail":"Bank \'paperclip-memory-check\' not found"}')
 
     probe = (await probed(client(answers)))["hindsight"]
     assert probe == Probe("hindsight", Mark.OK, f"{HINDSIGHT_URL} answers and accepts our key; version 1.1.0")
 
 
-def client(send: Send) -> HindsightClient:
+def client(send: Transport) -> HindsightClient:
     return HindsightClient(send, HINDSIGHT_URL, key="sesame", user_agent="paperclip-memory/test")
 
 
@@ -145,7 +155,7 @@ async def test_health_alone_proves_no_key() -> None:
     hindsight, paperclip = Service(), Service()
     await probed(hindsight, paperclip)
     assert hindsight.asked == ["health", "authenticate", "version"]
-    assert paperclip.asked == ["health", "authenticate"]
+    assert set(paperclip.asked) == {"health", "authenticate"}
 
 
 ERRORS = [
@@ -222,8 +232,8 @@ async def test_whose_key_it_is_is_said(identity: Identity, mark: Mark, text: str
 
 
 async def test_a_paperclip_client_can_be_probed() -> None:
-    async def send(request: Request) -> Reply:
-        return Reply(200, {}, b'{"status":"ok"}' if request.url.endswith("/health") else b"[]")
+    async def send(request: Request) -> Response:
+        return Response(200, {}, b'{"status":"ok"}' if request.url.endswith("/health") else b"[]")
 
     paperclip = PaperclipClient(send, PAPERCLIP_URL, key="sesame", user_agent="paperclip-memory/test")
     assert (await probed(paperclip=paperclip))["paperclip"].mark is Mark.WARNED
@@ -314,3 +324,18 @@ def test_a_worker_logs_each_probe_with_its_weight() -> None:
         },
         {"log_level": "warning", "event": "probe", "probe": "paperclip", "mark": "absent", "found": "not configured"},
     ]
+
+
+async def test_audit_feed_that_the_key_may_not_read_is_a_warning() -> None:
+    paperclip = Service()
+    paperclip.unauditable = {"c-1"}
+    probe = (await probed(paperclip=paperclip))["audit feed"]
+    assert probe.mark is Mark.WARNED
+    assert "1 of 2 companies" in probe.text
+
+
+@pytest.mark.parametrize(("status", "warned"), [("ready", True), ("disabled", False)])
+async def test_enabled_plugin_is_a_warning(status: str, warned: bool) -> None:
+    paperclip = Service()
+    paperclip.installed = [{"packageName": PACKAGE, "status": status}]
+    assert ("plugin" in await probed(paperclip=paperclip)) is warned

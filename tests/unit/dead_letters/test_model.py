@@ -13,7 +13,7 @@ from consumer.dead_letters.model import (
     revived_headers,
     write_note,
 )
-from consumer.stream.dead_letters import HEADER
+from consumer.stream.dead_letter_writer import HEADER
 from consumer.stream.records import Record
 
 SOURCES = {"comments"}

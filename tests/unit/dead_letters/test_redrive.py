@@ -12,7 +12,7 @@ from consumer.dead_letters.model import Headers, Letter, read_letter, read_note
 from consumer.dead_letters.redrive import Outcome, plan, redrive
 from consumer.dead_letters.topic import LetterTopic, Survey
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.kafka.producer import TooLarge
+from consumer.kafka.producer import RecordTooLarge
 from consumer.stream.records import Record
 from tests.unit.dead_letters.test_model import record
 
@@ -100,7 +100,7 @@ async def test_what_was_sent_before_kafka_failed_is_noted() -> None:
 
 async def test_one_that_does_not_fit_any_more_is_refused_and_one_that_is_gone_is_counted() -> None:
     kafka = Kafka()
-    kafka.failures[0] = TooLarge("1 MB")
+    kafka.failures[0] = RecordTooLarge("1 MB")
     outcome = await run(letters((0, 1), (0, 2), (0, 3)), kafka, Shelf((0, 2)))
     assert [letter.at for letter, _ in outcome.refused] == ["0:1"]
     assert (outcome.gone, kafka.notes) == (1, [(0, 3)])

@@ -8,7 +8,7 @@ import pytest
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.context import Memory, Operation
 from consumer.hindsight.client import HindsightClient, HindsightOperation
-from consumer.http.transport import Reply, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, RequestTimeout, Response, TransportError
 from consumer.memory.policy import RecallBudget
 from demo.recording import Exchange, exchange
 from tests.unit.http.scripted import Scripted, answer
@@ -22,7 +22,7 @@ CHILD = "455c3ed3-4059-4e41-959b-6dd0468cb7a6"
 BANK_PATH = "/base/v1/default/banks/" + BANK.replace(":", "%3A")
 
 
-def client(*answers: Reply | SendError) -> tuple[HindsightClient, Scripted]:
+def client(*answers: Response | TransportError) -> tuple[HindsightClient, Scripted]:
     send = Scripted(list(answers))
     return HindsightClient(send, BASE, key="s3cret", user_agent="paperclip-memory/1.2.3"), send
 
@@ -106,7 +106,7 @@ async def test_retain_without_a_time_leaves_it_to_hindsight() -> None:
 @pytest.mark.parametrize("reply", [b"<html>", {"success": False}, {"success": "yes"}, {}, [], None])
 async def test_retain_needs_hindsights_own_yes(reply: object) -> None:
     hindsight, _ = client(answer(200, reply))
-    with pytest.raises(Transient, match="not with what Hindsight answers"):
+    with pytest.raises(Transient, match="the body is not Hindsight's"):
         await hindsight.retain("b", Memory("d", "x", None, {}), "o")
 
 
@@ -147,7 +147,7 @@ async def test_recall_of_too_much_is_rejected() -> None:
 @pytest.mark.parametrize("reply", [b"<html>", {}, {"results": None}, {"results": [{}]}, {"results": [{"text": 1}]}])
 async def test_recall_of_another_shape_is_transient(reply: object) -> None:
     hindsight, _ = client(answer(200, reply))
-    with pytest.raises(Transient, match=f"recall at {BASE}, but not with"):
+    with pytest.raises(Transient, match=f"recall at {BASE}, but the body is not"):
         await hindsight.recall("b", "q", RecallBudget.HIGH, 1024)
 
 
@@ -180,7 +180,7 @@ async def test_unfinished_retains_are_the_children_of_one_document() -> None:
     assert send.lines == [f"{path}pending{rest}", f"{path}processing{rest}"]
 
 
-def page(*numbers: int, total: int, status: str = "pending") -> Reply:
+def page(*numbers: int, total: int, status: str = "pending") -> Response:
     rows = [
         {"id": str(number), "task_type": "retain", "status": status, "document_id": "d", "items_count": 1}
         for number in numbers
@@ -353,7 +353,7 @@ async def test_metrics() -> None:
 @pytest.mark.parametrize(
     "reply", [answer(404, {"detail": "Bank 'paperclip-memory-check' not found"}), answer(200, exchange("stats").reply)]
 )
-async def test_an_accepted_key(reply: Reply) -> None:
+async def test_an_accepted_key(reply: Response) -> None:
     hindsight, send = client(reply)
     await hindsight.authenticate()
     assert send.lines == ["GET /base/v1/default/banks/paperclip-memory-check/stats"]
@@ -394,8 +394,8 @@ def test_every_operation_is_held_to_it() -> None:
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
-        (Unreachable("refused"), UpstreamDown),
-        (TimedOut("15 s"), Transient),
+        (ConnectError("refused"), UpstreamDown),
+        (RequestTimeout("15 s"), Transient),
         (answer(401, {"detail": "no"}), UpstreamDown),
         (answer(503, headers={"retry-after": "3"}), Transient),
         (answer(404, exchange("bad route").reply), Transient),
@@ -406,7 +406,7 @@ def test_every_operation_is_held_to_it() -> None:
 async def test_every_failure_is_ours(
     operation: str,
     call: Callable[[HindsightClient], Awaitable[object]],
-    failure: Reply | SendError,
+    failure: Response | TransportError,
     expected: type[HandlingError],
 ) -> None:
     hindsight, send = client(failure)

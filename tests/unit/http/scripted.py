@@ -1,30 +1,30 @@
-"""A `Send` that plays a script: it compares what is asked and answers what is next."""
+"""A `Transport` that plays a script: it compares what is asked and answers what is next."""
 
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer.http.transport import Reply, Request, SendError
+from consumer.http.transport import Request, Response, TransportError
 
 
-def answer(status: int, body: object = None, headers: Mapping[str, str] | None = None) -> Reply:
+def answer(status: int, body: object = None, headers: Mapping[str, str] | None = None) -> Response:
     """A JSON reply; `body` as bytes goes out as it is."""
-    return Reply(status, dict(headers or {}), body if isinstance(body, bytes) else json.dumps(body).encode())
+    return Response(status, dict(headers or {}), body if isinstance(body, bytes) else json.dumps(body).encode())
 
 
 @dataclass
 class Scripted:
     """Answers in turn; `asked` keeps every request."""
 
-    answers: list[Reply | SendError]
+    answers: list[Response | TransportError]
     asked: list[Request] = field(default_factory=list)
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, request: Request) -> Response:
         self.asked.append(request)
         assert self.answers, f"unexpected: {request.method} {request.url}"
         next_ = self.answers.pop(0)
-        if isinstance(next_, SendError):
+        if isinstance(next_, TransportError):
             raise next_
         return next_
 

@@ -15,7 +15,7 @@ from consumer.errors import (
     UpstreamDown,
 )
 from consumer.http.errors import classify, missing, retry_after
-from consumer.http.transport import Broken, Reply, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, ConnectionLost, RequestTimeout, Response, TransportError
 from tests.unit.http.scripted import answer
 
 HINDSIGHT, PAPERCLIP = Upstream.HINDSIGHT, Upstream.PAPERCLIP
@@ -25,7 +25,7 @@ ABOUT = "retain at http://hindsight:8888"
 OWN_404 = {HINDSIGHT: {"detail": "Bank 'x' not found"}, PAPERCLIP: {"error": "Issue not found"}}
 
 
-def of(answered: Reply | SendError, upstream: Upstream = HINDSIGHT) -> HandlingError:
+def of(answered: Response | TransportError, upstream: Upstream = HINDSIGHT) -> HandlingError:
     return classify(answered, upstream, ABOUT, NOW)
 
 
@@ -91,7 +91,7 @@ def test_a_404_that_is_not_the_upstreams_own_passes(upstream: Upstream, body: by
     assert missing(reply, upstream) is None
     error = of(reply, upstream)
     assert type(error) is Transient
-    assert "a wrong base URL" in str(error)
+    assert "wrong base URL" in str(error)
 
 
 @pytest.mark.parametrize("upstream", BOTH)
@@ -103,9 +103,9 @@ def test_what_the_upstream_says_is_missing(upstream: Upstream) -> None:
 @pytest.mark.parametrize("upstream", BOTH)
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [(Unreachable("x"), DownKind.UNREACHABLE), (TimedOut("x"), Transient), (Broken("x"), Transient)],
+    [(ConnectError("x"), DownKind.UNREACHABLE), (RequestTimeout("x"), Transient), (ConnectionLost("x"), Transient)],
 )
-def test_no_reply(upstream: Upstream, error: SendError, expected: object) -> None:
+def test_no_reply(upstream: Upstream, error: TransportError, expected: object) -> None:
     assert verdict(of(error, upstream)) == expected
 
 
@@ -139,11 +139,11 @@ def test_messages_name_what_failed_and_where() -> None:
     assert str(of(answer(503))) == f"Hindsight answered 503: {ABOUT}"
     assert str(of(answer(401), PAPERCLIP)) == f"Paperclip refuses our key with 401: {ABOUT}"
     assert str(of(answer(200, b"<html>"))) == (
-        f"Hindsight answered 200: {ABOUT}, but not with what Hindsight answers: a proxy's page?"
+        f"Hindsight answered 200: {ABOUT}, but the body is not Hindsight's: a proxy's page?"
     )
-    assert str(of(Unreachable("refused"))) == f"Hindsight: {ABOUT}: no connection: refused"
-    assert str(of(TimedOut("15 s"))) == f"Hindsight: {ABOUT}: timed out: 15 s"
-    assert str(of(Broken("reset"))) == f"Hindsight: {ABOUT}: the connection broke: reset"
+    assert str(of(ConnectError("refused"))) == f"Hindsight: {ABOUT}: no connection: refused"
+    assert str(of(RequestTimeout("15 s"))) == f"Hindsight: {ABOUT}: timed out: 15 s"
+    assert str(of(ConnectionLost("reset"))) == f"Hindsight: {ABOUT}: the connection broke: reset"
 
 
 def test_a_422_says_which_field_and_never_what_stood_there() -> None:
@@ -177,7 +177,7 @@ BODIES = st.binary(max_size=20) | st.builds(
     upstream=st.sampled_from(BOTH),
 )
 def test_every_reply_has_a_meaning(status: int, body: bytes, headers: dict[str, str], upstream: Upstream) -> None:
-    error = of(Reply(status, headers, body), upstream)
+    error = of(Response(status, headers, body), upstream)
     assert isinstance(error, Permanent | Transient | UpstreamDown)
     assert error.upstream is upstream
     assert str(status) in str(error)
@@ -189,5 +189,5 @@ def test_every_reply_has_a_meaning(status: int, body: bytes, headers: dict[str, 
 
 @given(value=st.text(max_size=60), date=st.text(max_size=60))
 def test_retry_after_never_raises(value: str, date: str) -> None:
-    seconds: Any = retry_after(Reply(503, {"retry-after": value, "date": date}, b""), NOW)
+    seconds: Any = retry_after(Response(503, {"retry-after": value, "date": date}, b""), NOW)
     assert seconds is None or 0 <= seconds <= 86_400

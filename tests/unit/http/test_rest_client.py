@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from consumer.errors import Permanent, Transient, Upstream, UpstreamDown
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Broken
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import ConnectionLost
 from tests.unit.http.scripted import Scripted, answer
 
 BASE = "https://h.example/base"
@@ -17,8 +17,8 @@ class Operation(StrEnum):
     ASK = "ask"
 
 
-def rest(send: Scripted, key: str | None = "s3cret") -> Rest:
-    return Rest(send, BASE, Upstream.HINDSIGHT, key=key, user_agent="paperclip-memory/1.2.3", timeout=15)
+def rest(send: Scripted, key: str | None = "s3cret") -> RestClient:
+    return RestClient(send, BASE, Upstream.HINDSIGHT, key=key, user_agent="paperclip-memory/1.2.3", timeout=15)
 
 
 async def test_a_request_with_a_body() -> None:
@@ -51,7 +51,7 @@ def test_a_key_that_no_header_can_carry(key: str) -> None:
 
 
 async def test_accepted_statuses_are_replies_and_others_errors() -> None:
-    send = Scripted([answer(404, b"x"), answer(422, {"detail": []}), answer(401), Broken("reset")])
+    send = Scripted([answer(404, b"x"), answer(422, {"detail": []}), answer(401), ConnectionLost("reset")])
     asking = rest(send)
     assert (await asking.call(Operation.ASK, "GET", "/", accept=(404,))).body == b"x"
     for error in (Permanent, UpstreamDown, Transient):
@@ -77,7 +77,7 @@ async def test_another_body_than_promised_is_transient_and_stays_private(body: b
     def parse(value: Any) -> int:
         return int(value["a"])
 
-    with pytest.raises(Transient, match="not with what Hindsight answers") as caught:
+    with pytest.raises(Transient, match="the body is not Hindsight's") as caught:
         rest(Scripted([])).read(answer(200, body), Operation.ASK, parse)
     assert "hush" not in "".join(traceback.format_exception(caught.value))
 

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.http.transport import base_url, segment
+from consumer.http.transport import base_url, quote_segment
 
 
 @pytest.mark.parametrize(
@@ -33,8 +33,8 @@ def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
 def test_a_segment_is_one_segment(text: str) -> None:
-    assert not set(segment(text)) & set("/?#:@+ &")
+    assert not set(quote_segment(text)) & set("/?#:@+ &")
 
 
 def test_a_bank_id_in_a_path() -> None:
-    assert segment("paperclip::c::a/b@c+d é") == "paperclip%3A%3Ac%3A%3Aa%2Fb%40c%2Bd%20%C3%A9"
+    assert quote_segment("paperclip::c::a/b@c+d é") == "paperclip%3A%3Ac%3A%3Aa%2Fb%40c%2Bd%20%C3%A9"

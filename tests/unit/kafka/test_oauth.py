@@ -9,7 +9,7 @@ from urllib.parse import parse_qs
 import pytest
 from aiokafka.errors import KafkaConnectionError
 
-from consumer.http.transport import Reply, Request, Send, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, Request, RequestTimeout, Response, Transport, TransportError
 from consumer.kafka.oauth import ClientCredentials
 from consumer.settings.model import Settings
 
@@ -20,21 +20,21 @@ URL = "https://idp.example.org/token"
 class Server:
     """Answers with what it was told; every sender that was opened must be closed."""
 
-    def __init__(self, *answers: Reply | SendError) -> None:
+    def __init__(self, *answers: Response | TransportError) -> None:
         self.answers = list(answers)
         self.asked: list[Request] = []
         self.opened = 0
         self.now = 0.0
 
     @asynccontextmanager
-    async def open(self) -> AsyncIterator[Send]:
+    async def open(self) -> AsyncIterator[Transport]:
         self.opened += 1
 
-        async def send(request: Request) -> Reply:
+        async def send(request: Request) -> Response:
             self.asked.append(request)
             await asyncio.sleep(0)
             answer = self.answers.pop(0)
-            if isinstance(answer, SendError):
+            if isinstance(answer, TransportError):
                 raise answer
             return answer
 
@@ -47,8 +47,8 @@ class Server:
         return ClientCredentials(URL, "us", SECRET, scope, open_send=self.open, timeout=5.0, now=lambda: self.now)
 
 
-def ok(**answer: Any) -> Reply:
-    return Reply(200, {}, json.dumps(answer).encode())
+def ok(**answer: Any) -> Response:
+    return Response(200, {}, json.dumps(answer).encode())
 
 
 async def test_it_asks_as_rfc_6749_says() -> None:
@@ -97,18 +97,18 @@ async def test_connections_that_begin_together_share_one_request() -> None:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (Reply(401, {}, b'{"error_description": "se:same is wrong"}'), "status 401"),
-        (Reply(302, {"location": "/login"}, b""), "status 302"),
-        (Reply(200, {}, b"<html>"), "the reply is no JSON"),
-        (Reply(200, {}, b"[]"), "the reply has no access_token"),
+        (Response(401, {}, b'{"error_description": "se:same is wrong"}'), "status 401"),
+        (Response(302, {"location": "/login"}, b""), "status 302"),
+        (Response(200, {}, b"<html>"), "the reply is no JSON"),
+        (Response(200, {}, b"[]"), "the reply has no access_token"),
         (ok(token="t"), "the reply has no access_token"),
         (ok(access_token=""), "the reply has no access_token"),
         (ok(access_token=7), "the reply has no access_token"),
-        (Unreachable("connection refused"), "connection refused"),
-        (TimedOut(), "TimedOut"),
+        (ConnectError("connection refused"), "connection refused"),
+        (RequestTimeout(), "RequestTimeout"),
     ],
 )
-async def test_no_token_is_an_error_that_aiokafka_tries_again(answer: Reply | SendError, reason: str) -> None:
+async def test_no_token_is_an_error_that_aiokafka_tries_again(answer: Response | TransportError, reason: str) -> None:
     server = Server(answer, ok(access_token="t"))
     credentials = server.credentials()
     with pytest.raises(KafkaConnectionError) as caught:

@@ -5,7 +5,7 @@ from typing import Any
 
 from prometheus_client import CollectorRegistry
 
-from consumer.stream.signals import Attempted, Ending, LaneState
+from consumer.stream.hooks import AttemptFinished, AttemptOutcome, LaneState
 
 IDLE = LaneState(
     lane="retain",
@@ -22,10 +22,10 @@ IDLE = LaneState(
     joined=True,
     rebalancing=False,
 )
-SUCCEEDED = Attempted(
+SUCCEEDED = AttemptFinished(
     lane="retain",
     handler="retain",
-    ending=Ending.SUCCEEDED,
+    outcome=AttemptOutcome.SUCCEEDED,
     duration=0.05,
     age=1.5,
     attempts=1,
@@ -37,7 +37,7 @@ def lane(**changes: Any) -> LaneState:
     return replace(IDLE, **changes)
 
 
-def attempt(**changes: Any) -> Attempted:
+def attempt(**changes: Any) -> AttemptFinished:
     return replace(SUCCEEDED, **changes)
 
 

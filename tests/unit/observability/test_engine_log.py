@@ -7,19 +7,19 @@ from structlog.testing import LogCapture
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.results import FailReason, SkipReason
 from consumer.observability.engine_log import bank_hash, log_signals, warn_once
-from consumer.stream.signals import (
-    BreakerMoved,
+from consumer.stream.hooks import (
+    AttemptOutcome,
+    BreakerChanged,
     BreakerReason,
-    CommitEnded,
+    CommitFinished,
     CommitResult,
-    Ending,
-    Overtaken,
+    EngineEvent,
     ParkReason,
     PollFailed,
     Rebalanced,
     RebalanceKind,
-    Signal,
-    Stuck,
+    RecordsExpired,
+    Stalled,
 )
 from tests.unit.observability.samples import attempt
 
@@ -38,7 +38,7 @@ def logger(capture: LogCapture) -> Any:
     )
 
 
-def logged(logger: Any, capture: LogCapture, signal: Signal) -> dict[str, Any]:
+def logged(logger: Any, capture: LogCapture, signal: EngineEvent) -> dict[str, Any]:
     log_signals(logger)(signal)
     [line] = capture.entries
     return dict(line)
@@ -58,25 +58,25 @@ def test_a_finished_record_is_one_line_with_all_that_finds_it(logger: Any, captu
 
 
 @pytest.mark.parametrize(
-    ("ending", "reason", "level", "event"),
+    ("outcome", "reason", "level", "event"),
     [
-        (Ending.SKIPPED, SkipReason.NO_AGENT, "info", "record skipped"),
-        (Ending.IGNORED, None, "debug", "record ignored"),
-        (Ending.FAILED, FailReason.HINDSIGHT, "warning", "record handled without its upstream"),
-        (Ending.RETRIED, ParkReason.RETRY, "warning", "record will be retried"),
-        (Ending.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, "warning", "record will be retried"),
-        (Ending.RETRIED, ParkReason.NOT_YET, "info", "record waits"),
-        (Ending.DEAD_LETTERED, DeadLetterReason.REJECTED, "warning", "record dead-lettered"),
+        (AttemptOutcome.SKIPPED, SkipReason.NO_AGENT, "info", "record skipped"),
+        (AttemptOutcome.IGNORED, None, "debug", "record ignored"),
+        (AttemptOutcome.FAILED, FailReason.HINDSIGHT, "warning", "record handled without its upstream"),
+        (AttemptOutcome.RETRIED, ParkReason.RETRY, "warning", "record will be retried"),
+        (AttemptOutcome.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, "warning", "record will be retried"),
+        (AttemptOutcome.RETRIED, ParkReason.NOT_YET, "info", "record waits"),
+        (AttemptOutcome.DEAD_LETTERED, DeadLetterReason.REJECTED, "warning", "record dead-lettered"),
     ],
 )
 def test_endings_have_their_level_and_reason(
-    logger: Any, capture: LogCapture, ending: Ending, reason: Any, level: str, event: str
+    logger: Any, capture: LogCapture, outcome: AttemptOutcome, reason: Any, level: str, event: str
 ) -> None:
-    line = logged(logger, capture, attempt(ending=ending, reason=reason, delay=1.23456, error="500 for POST /x"))
-    assert (line["log_level"], line["event"], line["outcome"]) == (level, event, ending)
+    line = logged(logger, capture, attempt(outcome=outcome, reason=reason, delay=1.23456, error="500 for POST /x"))
+    assert (line["log_level"], line["event"], line["outcome"]) == (level, event, outcome)
     assert line.get("reason") == reason
     assert line["error"] == "500 for POST /x"
-    assert line.get("delay") == (1.235 if ending is Ending.RETRIED else None)
+    assert line.get("delay") == (1.235 if outcome is AttemptOutcome.RETRIED else None)
 
 
 def test_a_bank_is_logged_as_its_hash(logger: Any, capture: LogCapture) -> None:
@@ -97,11 +97,11 @@ def test_bank_hashes_are_short_stable_and_different() -> None:
     ("signal", "line"),
     [
         (
-            CommitEnded("retain", CommitResult.COMMITTED, 8),
+            CommitFinished("retain", CommitResult.COMMITTED, 8),
             {"log_level": "debug", "event": "offsets committed", "partitions": 8},
         ),
         (
-            CommitEnded("retain", CommitResult.UNKNOWN, 8, "timed out"),
+            CommitFinished("retain", CommitResult.UNKNOWN, 8, "timed out"),
             {"log_level": "warning", "event": "offsets not committed", "result": "unknown", "error": "timed out"},
         ),
         (
@@ -113,27 +113,27 @@ def test_bank_hashes_are_short_stable_and_different() -> None:
             {"log_level": "warning", "event": "partitions revoked", "drained": False},
         ),
         (
-            BreakerMoved("retain", Upstream.HINDSIGHT, BreakerReason.REFUSED, opened=True, error="401"),
+            BreakerChanged("retain", Upstream.HINDSIGHT, BreakerReason.REFUSED, opened=True, error="401"),
             {"log_level": "warning", "upstream": "hindsight", "reason": "refused", "error": "401"},
         ),
         (
-            BreakerMoved("retain", Upstream.HINDSIGHT, BreakerReason.REFUSED, opened=False),
+            BreakerChanged("retain", Upstream.HINDSIGHT, BreakerReason.REFUSED, opened=False),
             {"log_level": "info", "event": "breaker closed", "upstream": "hindsight"},
         ),
         (
-            Overtaken("retain", "t", 3, 17),
+            RecordsExpired("retain", "t", 3, 17),
             {"log_level": "warning", "topic": "t", "partition": 3, "records": 17},
         ),
         (PollFailed("retain", "boom"), {"log_level": "warning", "event": "poll failed", "error": "boom"}),
         (
-            Stuck("retain", 61.26, "File …"),
+            Stalled("retain", 61.26, "File …"),
             {"log_level": "error", "event": "no progress", "seconds": 61.3, "stack": "File …"},
         ),
     ],
     ids=lambda value: type(value).__name__,
 )
 def test_what_happens_to_a_lane_is_logged(
-    logger: Any, capture: LogCapture, signal: Signal, line: dict[str, Any]
+    logger: Any, capture: LogCapture, signal: EngineEvent, line: dict[str, Any]
 ) -> None:
     shown = logged(logger, capture, signal)
     assert shown["lane"] == "retain"

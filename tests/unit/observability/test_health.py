@@ -2,7 +2,7 @@ import pytest
 
 from consumer.observability.health import Health, Limits, all_of, live, liveness, readiness, ready
 from consumer.observability.lane_gauges import Pulse, Seen
-from consumer.stream.signals import LaneState
+from consumer.stream.hooks import LaneState
 from tests.unit.observability.samples import lane
 
 LIMITS = Limits(loop=30.0, poll=60.0, in_flight=600.0)

@@ -7,7 +7,7 @@ from prometheus_client import CollectorRegistry
 from consumer.errors import Upstream
 from consumer.observability import lane_gauges
 from consumer.observability.lane_gauges import LaneGauges, Pulse
-from consumer.stream.signals import BreakerReason, LaneState, ParkReason
+from consumer.stream.hooks import BreakerReason, LaneState, ParkReason
 from tests.unit.observability.samples import lane, value
 
 

@@ -4,7 +4,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.results import FailReason, SkipReason
-from consumer.http.transport import Broken, Reply, Request, SendError, TimedOut, Unreachable
+from consumer.http.transport import ConnectError, ConnectionLost, Request, RequestTimeout, Response, TransportError
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
 from consumer.observability.metrics import METRICS, Result
@@ -12,18 +12,18 @@ from consumer.observability.prometheus import Metrics, result_of
 from consumer.observability.relay_gauges import RelayGauges, count_published
 from consumer.observability.tool_metrics import ToolCalls
 from consumer.relay.signals import Source
-from consumer.stream.signals import (
-    BreakerMoved,
+from consumer.stream.hooks import (
+    AttemptOutcome,
+    BreakerChanged,
     BreakerReason,
-    CommitEnded,
+    CommitFinished,
     CommitResult,
-    Ending,
-    Overtaken,
     ParkReason,
     PollFailed,
     Rebalanced,
     RebalanceKind,
-    Stuck,
+    RecordsExpired,
+    Stalled,
 )
 from tests.unit.exporter.samples import NOW, seen_hindsight, seen_kafka
 from tests.unit.observability.samples import attempt, lane, value
@@ -72,9 +72,9 @@ def test_every_counter_stands_at_zero_from_the_start(registry: CollectorRegistry
 def test_signals_make_no_series_that_was_not_there(registry: CollectorRegistry, metrics: Metrics) -> None:
     before = set(samples(registry))
     for handler in ("recall", "forget", "ignored", "undecodable", "one of tomorrow"):
-        for ending in Ending:
+        for outcome in AttemptOutcome:
             for reason in (None, *SkipReason, *FailReason, *DeadLetterReason, *ParkReason):
-                metrics.notify(attempt(handler=handler, ending=ending, reason=reason))
+                metrics.notify(attempt(handler=handler, outcome=outcome, reason=reason))
     assert set(samples(registry)) == before
 
 
@@ -88,7 +88,7 @@ def test_a_success_counts_its_time_and_its_age(registry: CollectorRegistry, metr
 
 
 def test_a_retry_has_a_duration_but_is_not_done(registry: CollectorRegistry, metrics: Metrics) -> None:
-    metrics.notify(attempt(ending=Ending.RETRIED, reason=ParkReason.RETRY))
+    metrics.notify(attempt(outcome=AttemptOutcome.RETRIED, reason=ParkReason.RETRY))
     assert value(registry, "events_total", handler="retain", outcome="retried") == 1
     assert value(registry, "event_duration_seconds_count", handler="retain") == 1
     assert value(registry, "event_age_seconds_count", handler="retain") == 0
@@ -100,17 +100,19 @@ def test_an_age_from_a_clock_ahead_of_ours_is_zero(registry: CollectorRegistry, 
 
 
 def test_ignored_and_undecodable_records_dilute_no_latency(registry: CollectorRegistry, metrics: Metrics) -> None:
-    metrics.notify(attempt(handler="ignored", ending=Ending.IGNORED))
-    metrics.notify(attempt(handler="undecodable", ending=Ending.DEAD_LETTERED, reason=DeadLetterReason.UNDECODABLE))
+    metrics.notify(attempt(handler="ignored", outcome=AttemptOutcome.IGNORED))
+    metrics.notify(
+        attempt(handler="undecodable", outcome=AttemptOutcome.DEAD_LETTERED, reason=DeadLetterReason.UNDECODABLE)
+    )
     assert value(registry, "events_total", handler="ignored", outcome="ignored") == 1
     assert value(registry, "dead_letters_total", handler="undecodable", reason="undecodable") == 1
     assert {number for (name, _), number in samples(registry).items() if name.endswith("_seconds_count")} == {0.0}
 
 
 def test_reasons_are_counted_where_they_belong(registry: CollectorRegistry, metrics: Metrics) -> None:
-    metrics.notify(attempt(ending=Ending.SKIPPED, reason=SkipReason.NO_AGENT))
-    metrics.notify(attempt(ending=Ending.DEAD_LETTERED, reason=DeadLetterReason.REJECTED))
-    metrics.notify(attempt(handler="recall", ending=Ending.FAILED, reason=FailReason.HINDSIGHT))
+    metrics.notify(attempt(outcome=AttemptOutcome.SKIPPED, reason=SkipReason.NO_AGENT))
+    metrics.notify(attempt(outcome=AttemptOutcome.DEAD_LETTERED, reason=DeadLetterReason.REJECTED))
+    metrics.notify(attempt(handler="recall", outcome=AttemptOutcome.FAILED, reason=FailReason.HINDSIGHT))
     assert value(registry, "skipped_total", handler="retain", reason="no_agent") == 1
     assert value(registry, "dead_letters_total", handler="retain", reason="rejected") == 1
     assert value(registry, "events_total", handler="recall", outcome="failed") == 1
@@ -123,20 +125,20 @@ def test_an_unknown_handler_is_other(registry: CollectorRegistry, metrics: Metri
 
 
 def test_what_happens_to_lanes_is_counted(registry: CollectorRegistry, metrics: Metrics) -> None:
-    metrics.notify(CommitEnded("retain", CommitResult.UNKNOWN, 3))
+    metrics.notify(CommitFinished("retain", CommitResult.UNKNOWN, 3))
     metrics.notify(Rebalanced("recall", RebalanceKind.LOST, 4))
-    metrics.notify(Overtaken("retain", "topic", 0, 17))
+    metrics.notify(RecordsExpired("retain", "topic", 0, 17))
     metrics.notify(PollFailed("recall", "boom"))
     assert value(registry, "commits_total", lane="retain", result="unknown") == 1
     assert value(registry, "rebalances_total", lane="recall", kind="lost") == 1
-    assert value(registry, "overtaken_records_total", lane="retain") == 17
+    assert value(registry, "expired_records_total", lane="retain") == 17
     assert value(registry, "poll_failures_total", lane="recall") == 1
 
 
 def test_breakers_and_a_stuck_process_are_no_counters(registry: CollectorRegistry, metrics: Metrics) -> None:
     before = samples(registry)
-    metrics.notify(BreakerMoved("retain", Upstream.HINDSIGHT, BreakerReason.FAILING, opened=True))
-    metrics.notify(Stuck("retain", 60.0, "stack"))
+    metrics.notify(BreakerChanged("retain", Upstream.HINDSIGHT, BreakerReason.FAILING, opened=True))
+    metrics.notify(Stalled("retain", 60.0, "stack"))
     assert samples(registry) == before
 
 
@@ -167,9 +169,9 @@ def test_the_version_and_the_process_show(registry: CollectorRegistry, metrics: 
 async def test_a_reply_is_counted_by_its_status(
     registry: CollectorRegistry, metrics: Metrics, upstream: Upstream, status: int, result: Result
 ) -> None:
-    reply = Reply(status, {}, b"")
+    reply = Response(status, {}, b"")
 
-    async def send(request: Request) -> Reply:
+    async def send(request: Request) -> Response:
         return reply
 
     assert result_of(upstream, status) is result
@@ -182,12 +184,12 @@ async def test_a_reply_is_counted_by_its_status(
 
 @pytest.mark.parametrize(
     ("error", "result"),
-    [(TimedOut("t"), Result.TIMEOUT), (Unreachable("u"), Result.CONNECT), (Broken("b"), Result.BROKEN)],
+    [(RequestTimeout("t"), Result.TIMEOUT), (ConnectError("u"), Result.CONNECT), (ConnectionLost("b"), Result.BROKEN)],
 )
 async def test_no_reply_is_counted_and_raised(
-    registry: CollectorRegistry, metrics: Metrics, error: SendError, result: Result
+    registry: CollectorRegistry, metrics: Metrics, error: TransportError, result: Result
 ) -> None:
-    async def send(request: Request) -> Reply:
+    async def send(request: Request) -> Response:
         raise error
 
     with pytest.raises(type(error)):
@@ -198,8 +200,8 @@ async def test_no_reply_is_counted_and_raised(
 
 
 async def test_an_unknown_operation_is_other(registry: CollectorRegistry, metrics: Metrics) -> None:
-    async def send(request: Request) -> Reply:
-        return Reply(200, {}, b"")
+    async def send(request: Request) -> Response:
+        return Response(200, {}, b"")
 
     await metrics.measured(send, Upstream.PAPERCLIP)(Request("GET", "http://x", operation="/api/agents/4711"))
     assert value(registry, "upstream_requests_total", upstream="paperclip", operation="other", result="2xx") == 1

@@ -9,13 +9,13 @@ from consumer.commands.runtime import start_process
 from consumer.errors import Upstream
 from consumer.exporter.lag import Lag
 from consumer.hindsight.client import HindsightOperation
-from consumer.http.transport import Reply, Request
+from consumer.http.transport import Request, Response
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
 from consumer.observability.tool_metrics import ToolCalls
 from consumer.settings.model import Settings
+from consumer.stream.hooks import AttemptOutcome
 from consumer.stream.records import Partition
-from consumer.stream.signals import Ending
 from consumer.tools.results import Tool, ToolOutcome
 from tests.unit.exporter.samples import HINDSIGHT, KAFKA, NOW, RECALL, seen_hindsight, seen_kafka
 from tests.unit.observability.samples import attempt, lane
@@ -38,15 +38,20 @@ async def test_ten_thousand_banks_and_runs_make_no_series() -> None:
     registry.register(ExporterGauges(lambda: kafka, lambda: hindsight, 60.0, lambda: NOW))
     before = series(registry)
 
-    async def answer(_request: Request) -> Reply:
-        return Reply(200, {}, b"{}")
+    async def answer(_request: Request) -> Response:
+        return Response(200, {}, b"{}")
 
     send = process.metrics.measured(answer, Upstream.HINDSIGHT)
     for n in range(BANKS_AND_RUNS):
         run, bank = str(uuid.uuid4()), f"paperclip::{uuid.uuid4()}::{uuid.uuid4()}"
         facts: dict[str, str | int] = {"run_id": run, "bank": bank, "event_id": run, "event_type": f"made.up.{n}"}
         process.metrics.notify(
-            attempt(handler=("retain", bank)[n % 2], ending=list(Ending)[n % len(Ending)], facts=facts, error=bank)
+            attempt(
+                handler=("retain", bank)[n % 2],
+                outcome=list(AttemptOutcome)[n % len(AttemptOutcome)],
+                facts=facts,
+                error=bank,
+            )
         )
         operation = (HindsightOperation.RECALL, bank)[n % 2]
         await send(Request("GET", f"http://hindsight/v1/default/banks/{bank}", operation=operation))

@@ -13,7 +13,7 @@ from structlog.testing import capture_logs
 from consumer.dispatcher import COMMENT_HANDLERS, Dispatcher
 from consumer.errors import Upstream, UpstreamDown
 from consumer.hindsight.client import HindsightClient
-from consumer.http.transport import Reply, Request, Unreachable
+from consumer.http.transport import ConnectError, Request, Response
 from consumer.observability import tracing as module
 from consumer.observability.tracing import Tracing, tracing
 from consumer.stream.records import Record
@@ -25,17 +25,17 @@ PARENT = f"00-{TRACE}-{SPAN}-01"
 
 
 class Hindsight:
-    """A `Send` that keeps what it is asked."""
+    """A `Transport` that keeps what it is asked."""
 
     def __init__(self) -> None:
         self.asked: list[Request] = []
         self.down = False
 
-    async def __call__(self, request: Request) -> Reply:
+    async def __call__(self, request: Request) -> Response:
         self.asked.append(request)
         if self.down:
-            raise Unreachable("refused")
-        return Reply(200, {}, b'{"success": true}')
+            raise ConnectError("refused")
+        return Response(200, {}, b'{"success": true}')
 
 
 class Rig:

@@ -1,13 +1,14 @@
-"""The client against recorded objects, and against the answers that a real Paperclip (2026.824) gave to each key."""
+"""Objects, 404s and keys: against recorded answers, and those that a real Paperclip (2026.824) gave to each key."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.http.transport import Reply, SendError, TimedOut, Unreachable
-from consumer.paperclip.client import Identity, KeyKind, PaperclipClient, PaperclipOperation
+from consumer.http.transport import ConnectError, RequestTimeout, Response, TransportError
+from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.models import LOOKUPS, Identity, KeyKind, PaperclipOperation
 from demo import recording
 from tests.unit.http.scripted import Scripted, answer
 
@@ -17,7 +18,7 @@ ADA = "d5add4c6-9a97-4ddd-9a15-33dcc8c6607c"
 ID = "84f04695-b2f5-472e-9096-5cfbd079d332"
 OTHER = "00000000-0000-4000-8000-000000000000"
 
-# What the real one said, in its `authenticated` mode.
+# Answers of a real Paperclip in its `authenticated` mode.
 NO_ISSUE = answer(404, {"error": "Issue not found"})  # to a wrong key and for another company's issue too
 NO_COMMENT = answer(404, {"error": "Comment not found"})
 NO_RUN = answer(404, {"error": "Heartbeat run not found"})
@@ -28,13 +29,13 @@ ME = answer(200, recording.agent_me())
 COMPANIES = answer(200, [recording.company()])
 
 
-def client(*answers: Reply | SendError) -> tuple[PaperclipClient, Scripted]:
+def client(*answers: Response | TransportError) -> tuple[PaperclipClient, Scripted]:
     send = Scripted(list(answers))
     return PaperclipClient(send, BASE, key="s3cret", user_agent="paperclip-memory/1.2.3"), send
 
 
 @pytest.mark.parametrize("row", recording.runs(), ids=lambda row: row["id"])
-async def test_run(row: dict[str, Any]) -> None:
+async def test_run_of_the_recording_is_parsed(row: dict[str, Any]) -> None:
     paperclip, send = client(answer(200, row))
     run = await paperclip.run(row["id"])
     assert send.lines == [f"GET /base/api/heartbeat-runs/{row['id']}"]
@@ -45,7 +46,7 @@ async def test_run(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", recording.issues(), ids=lambda row: row["id"])
-async def test_issue(row: dict[str, Any]) -> None:
+async def test_issue_of_the_recording_is_parsed_and_its_id_sent_in_lower_case(row: dict[str, Any]) -> None:
     paperclip, send = client(answer(200, row))
     issue = await paperclip.issue(row["id"].upper())
     assert send.lines == [f"GET /base/api/issues/{row['id']}"]
@@ -54,7 +55,7 @@ async def test_issue(row: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("row", recording.comments(), ids=lambda row: row["id"])
-async def test_comment(row: dict[str, Any]) -> None:
+async def test_comment_of_the_recording_is_parsed(row: dict[str, Any]) -> None:
     paperclip, send = client(answer(200, row))
     comment = await paperclip.comment(row["issueId"], row["id"])
     assert send.lines == [f"GET /base/api/issues/{row['issueId']}/comments/{row['id']}"]
@@ -62,40 +63,40 @@ async def test_comment(row: dict[str, Any]) -> None:
     assert (comment.id, comment.body, comment.deleted_at) == (row["id"], row["body"], row["deletedAt"])
 
 
-async def test_agents() -> None:
+async def test_agents_of_the_recording_are_their_ids() -> None:
     rows = recording.agents()
     paperclip, send = client(answer(200, rows))
     assert list(await paperclip.agents(COMPANY)) == [row["id"] for row in rows]
     assert send.lines == [f"GET /base/api/companies/{COMPANY}/agents"]
 
 
-# What is gone, and what only looks so.
+# 404: absence, a wrong key, a proxy.
 
 
-async def test_a_comment_that_is_gone() -> None:
+async def test_comment_not_found_is_none_without_proving_the_key() -> None:
     gone = recording.made("comment-gone-404").value["get"]
     paperclip, send = client(answer(gone["status"], gone["body"]))
     assert await paperclip.comment(ID, OTHER) is None
     assert len(send.asked) == 1
 
 
-@pytest.mark.parametrize("call", ["run", "issue", "comment"])
-async def test_a_wrong_key_looks_like_absence_and_is_not(call: str) -> None:
-    paperclip, send = client(NO_RUN if call == "run" else NO_ISSUE, BOARD_ONLY, AGENT_ONLY)
+@pytest.mark.parametrize("call", ["run", "issue", "comment", "run_json", "issue_json", "comment_json"])
+async def test_404_to_a_wrong_key_is_refused_not_absence(call: str) -> None:
+    paperclip, send = client(NO_RUN if call.startswith("run") else NO_ISSUE, BOARD_ONLY, AGENT_ONLY)
     with pytest.raises(UpstreamDown) as caught:
-        await CALLS[call](paperclip)
+        await OBJECTS[call](paperclip)
     assert caught.value.kind is DownKind.REFUSED
     assert send.lines[1:] == ["GET /base/api/companies", "GET /base/api/agents/me"]
 
 
 @pytest.mark.parametrize("proof", [[COMPANIES], [BOARD_ONLY, ME]], ids=["board", "agent"])
-async def test_a_run_or_an_issue_that_a_good_key_is_not_shown(proof: list[Reply]) -> None:
+async def test_404_of_a_run_or_issue_to_a_good_key_is_none(proof: list[Response]) -> None:
     paperclip, _ = client(NO_RUN, *proof, NO_ISSUE, *proof)
     assert await paperclip.run(ID) is None
     assert await paperclip.issue(ID) is None
 
 
-async def test_no_comment_is_given_up_for_an_issue_that_a_good_key_is_not_shown() -> None:
+async def test_issue_not_found_for_a_comment_is_forbidden_not_absence() -> None:
     """Deleted, or another company's: Paperclip does not say, and a deletion would hang on it."""
     paperclip, _ = client(NO_ISSUE, BOARD_ONLY, ME)
     with pytest.raises(Permanent, match="deleted, or is another company's") as caught:
@@ -105,36 +106,36 @@ async def test_no_comment_is_given_up_for_an_issue_that_a_good_key_is_not_shown(
 
 @pytest.mark.parametrize("reply", [NO_ROUTE, answer(404, b"<html>404</html>"), answer(404, {"message": "gone"})])
 @pytest.mark.parametrize("call", ["run", "issue", "comment"])
-async def test_a_404_that_is_not_paperclips_own_says_nothing(call: str, reply: Reply) -> None:
+async def test_404_in_other_words_is_transient(call: str, reply: Response) -> None:
     paperclip, send = client(reply)
-    with pytest.raises(Transient, match="a wrong base URL"):
+    with pytest.raises(Transient, match="wrong base URL"):
         await CALLS[call](paperclip)
     assert len(send.asked) == 1
 
 
-async def test_a_key_check_that_fails_decides_nothing() -> None:
+async def test_404_with_a_key_check_that_fails_is_transient() -> None:
     paperclip, _ = client(NO_ISSUE, answer(503))
     with pytest.raises(Transient):
         await paperclip.comment(ID, OTHER)
 
 
-@pytest.mark.parametrize("call", ["run", "issue", "comment"])
+@pytest.mark.parametrize("call", ["run", "issue", "comment", "run_json", "issue_json", "comment_json"])
 @pytest.mark.parametrize("reply", [b"<html>", [], {}, None, {"id": OTHER}, {"id": "x"}, {"status": "ok"}])
-async def test_another_object_than_asked_for_is_transient(call: str, reply: object) -> None:
+async def test_answer_that_is_not_the_requested_object_is_transient(call: str, reply: object) -> None:
     paperclip, _ = client(answer(200, reply))
-    with pytest.raises(Transient, match="not with what Paperclip answers"):
-        await CALLS[call](paperclip)
+    with pytest.raises(Transient, match="the body is not Paperclip's"):
+        await OBJECTS[call](paperclip)
 
 
 @pytest.mark.parametrize("reply", [b"<html>", {}, {"id": ID}, [{}], [1], [{"id": 1}], [{"id": "x"}]])
-async def test_agents_of_another_shape_are_transient(reply: object) -> None:
+async def test_agents_in_another_shape_are_transient(reply: object) -> None:
     paperclip, _ = client(answer(200, reply))
-    with pytest.raises(Transient, match="not with what Paperclip answers"):
+    with pytest.raises(Transient, match="the body is not Paperclip's"):
         await paperclip.agents(COMPANY)
 
 
 @pytest.mark.parametrize("bad", ["", "x", "..", "local-board", f"{ID}/..", f"{ID}\n", f" {ID}"])
-async def test_an_id_that_is_no_uuid_is_never_sent(bad: str) -> None:
+async def test_id_that_is_not_a_uuid_is_permanent_and_not_sent(bad: str) -> None:
     paperclip, send = client()
     calls = [
         paperclip.run(bad),
@@ -153,19 +154,19 @@ async def test_an_id_that_is_no_uuid_is_never_sent(bad: str) -> None:
 # Keys.
 
 
-async def test_a_board_key() -> None:
+async def test_authenticate_with_a_board_key_gives_its_companies() -> None:
     paperclip, send = client(COMPANIES)
     assert await paperclip.authenticate() == Identity(KeyKind.BOARD, (COMPANY,))
     assert (send.lines, send.asked[0].timeout) == (["GET /base/api/companies"], 5.0)
 
 
-async def test_an_agents_key() -> None:
+async def test_authenticate_with_an_agents_key_gives_the_agent() -> None:
     paperclip, send = client(BOARD_ONLY, ME)
     assert await paperclip.authenticate() == Identity(KeyKind.AGENT, (COMPANY,), ADA)
     assert send.lines == ["GET /base/api/companies", "GET /base/api/agents/me"]
 
 
-async def test_a_wrong_key() -> None:
+async def test_authenticate_with_a_wrong_key_is_refused() -> None:
     paperclip, _ = client(BOARD_ONLY, AGENT_ONLY)
     with pytest.raises(UpstreamDown, match="refuses our key") as caught:
         await paperclip.authenticate()
@@ -173,14 +174,14 @@ async def test_a_wrong_key() -> None:
     assert "s3cret" not in str(caught.value)
 
 
-async def test_another_companys_agents_are_forbidden() -> None:
+async def test_agents_of_another_company_are_forbidden() -> None:
     paperclip, _ = client(answer(403, {"error": "Agent key cannot access another company"}))
     with pytest.raises(Permanent) as caught:
         await paperclip.agents(COMPANY)
     assert caught.value.reason is DeadLetterReason.FORBIDDEN
 
 
-async def test_health() -> None:
+async def test_health_returns_if_paperclip_is_up() -> None:
     paperclip, send = client(answer(200, {"status": "ok"}))
     await paperclip.health()
     assert (send.lines, send.asked[0].timeout) == (["GET /base/api/health"], 5.0)
@@ -188,36 +189,57 @@ async def test_health() -> None:
 
 # Every method.
 
+
+async def collect(rows: AsyncIterator[object]) -> list[object]:
+    return [row async for row in rows]
+
+
 CALLS: dict[str, Callable[[PaperclipClient], Awaitable[object]]] = {
     "run": lambda paperclip: paperclip.run(ID),
     "issue": lambda paperclip: paperclip.issue(ID),
     "comment": lambda paperclip: paperclip.comment(OTHER, ID),
     "agents": lambda paperclip: paperclip.agents(COMPANY),
     "health": lambda paperclip: paperclip.health(),
+    "audit": lambda paperclip: collect(paperclip.audit_feed(COMPANY, "2026-11-30T12:00:00.000Z")),
+    "issues": lambda paperclip: collect(paperclip.issues(COMPANY)),
+    "activity": lambda paperclip: paperclip.activity(ID),
+    "comments": lambda paperclip: collect(paperclip.comments(ID, oldest_first=True)),
+    "runs": lambda paperclip: paperclip.runs(COMPANY, 50),
+    "run_events": lambda paperclip: paperclip.run_end_statuses(ID),
+    "plugins": lambda paperclip: paperclip.plugins(),
     "authenticate": lambda paperclip: paperclip.authenticate(),
 }
 
 
-def test_every_operation_is_held_to_it() -> None:
-    assert set(CALLS) == set(PaperclipOperation)
+OBJECTS: dict[str, Callable[[PaperclipClient], Awaitable[object]]] = {
+    **{name: CALLS[name] for name in ("run", "issue", "comment")},
+    "run_json": lambda paperclip: paperclip.run_json(ID),
+    "issue_json": lambda paperclip: paperclip.issue_json(ID),
+    "comment_json": lambda paperclip: paperclip.comment_json(OTHER, ID),
+}
+
+
+def test_every_operation_is_tested() -> None:
+    assert set(CALLS) == set(PaperclipOperation) - {PaperclipOperation.CLOCK}  # reads a header only
+    assert set(LOOKUPS) < set(CALLS)
 
 
 @pytest.mark.parametrize(("operation", "call"), CALLS.items())
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
-        (Unreachable("refused"), UpstreamDown),
-        (TimedOut("15 s"), Transient),
+        (ConnectError("refused"), UpstreamDown),
+        (RequestTimeout("15 s"), Transient),
         (answer(401, {"error": "Unauthorized"}), UpstreamDown),
         (answer(500, {"error": "Internal server error"}), Transient),
         (answer(200, b"<html>Sign in</html>"), Transient),
         (answer(302, headers={"location": "/login"}), Permanent),
     ],
 )
-async def test_every_failure_is_ours(
+async def test_every_failure_is_in_the_error_tree(
     operation: str,
     call: Callable[[PaperclipClient], Awaitable[object]],
-    failure: Reply | SendError,
+    failure: Response | TransportError,
     expected: type[HandlingError],
 ) -> None:
     paperclip, send = client(failure)

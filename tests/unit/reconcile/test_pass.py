@@ -285,7 +285,7 @@ async def test_fix_leaves_alone_what_is_gone_by_now(desk: Desk) -> None:
     report = await desk.audit()
     desk.paper.delete(deleted)
     desk.paper.cancel(cancelled)
-    desk.paper.failures["comment"].append(FORBIDDEN)
+    desk.paper.failures["comment_json"].append(FORBIDDEN)
     assert [each.comment for each in report.findings] == [unseen, deleted, cancelled, living]
     assert await desk.fix(report) == 1
     assert desk.post.subjects == [(CREATED, living)]

@@ -1,6 +1,6 @@
 """A Paperclip on paper: a company's issues, comments, runs and activity, with a clock, shaped as the real answers.
 
-Implements what `FeedClient` gives, so that feeds, audit and backfill run on it without a wire.
+Implements what `PaperclipClient` gives, so that feeds, audit and backfill run on it without a wire.
 """
 
 import uuid
@@ -163,53 +163,53 @@ class Paper:
         if self.failures[method]:
             raise self.failures[method].pop(0)
 
-    async def audit(self, company: str, since: str) -> AsyncIterator[Json]:
-        self._called("audit")
+    async def audit_feed(self, company_id: str, since: str) -> AsyncIterator[Json]:
+        self._called("audit_feed")
         if not self.auditable:
             raise FORBIDDEN
         for row in sorted(self.rows, key=lambda each: str(each["createdAt"]), reverse=True):
             if row["createdAt"] >= since:
                 yield dict(row)
 
-    async def issues(self, company: str, since: str | None = None) -> AsyncIterator[Json]:
+    async def issues(self, company_id: str, since: str | None = None) -> AsyncIterator[Json]:
         self._called("issues")
         for row in sorted(self.issues_.values(), key=lambda each: str(each["updatedAt"]), reverse=True):
             if row["id"] not in self.hidden and (since is None or row["updatedAt"] > since):
                 yield dict(row)
 
-    async def comments(self, issue: str, *, oldest_first: bool) -> AsyncIterator[Json]:
+    async def comments(self, issue_id: str, *, oldest_first: bool) -> AsyncIterator[Json]:
         self._called("comments")
-        rows = [each for each in self.comments_.values() if each["issueId"] == issue]
+        rows = [each for each in self.comments_.values() if each["issueId"] == issue_id]
         for row in sorted(rows, key=lambda each: str(each["createdAt"]), reverse=not oldest_first):
             yield dict(row)
 
-    async def comment(self, issue: str, comment: str) -> Json | None:
-        self._called("comment")
-        return self.comments_.get(comment)
+    async def comment_json(self, issue_id: str, comment_id: str) -> Json | None:
+        self._called("comment_json")
+        return self.comments_.get(comment_id)
 
-    async def issue(self, issue: str) -> Json | None:
-        self._called("issue")
-        found = self.issues_.get(issue)
+    async def issue_json(self, issue_id: str) -> Json | None:
+        self._called("issue_json")
+        found = self.issues_.get(issue_id)
         return dict(found) if found is not None else None
 
-    async def activity(self, issue: str) -> list[Json]:
+    async def activity(self, issue_id: str) -> list[Json]:
         self._called("activity")
-        return [row for row in self.activities if row["issue"] == issue]
+        return [row for row in self.activities if row["issue"] == issue_id]
 
-    async def runs(self, company: str, limit: int, agent: str | None = None) -> list[Json]:
+    async def runs(self, company_id: str, limit: int, agent_id: str | None = None) -> list[Json]:
         self._called("runs")
-        rows = [dict(run) for run in self.runs_.values() if agent in (None, run["agentId"])]
+        rows = [dict(run) for run in self.runs_.values() if agent_id in (None, run["agentId"])]
         return sorted(rows, key=lambda each: str(each["createdAt"]), reverse=True)[:limit]
 
-    async def run(self, run: str) -> Json | None:
-        self._called("run")
-        return self.runs_.get(run)
+    async def run_json(self, run_id: str) -> Json | None:
+        self._called("run_json")
+        return self.runs_.get(run_id)
 
-    async def run_statuses(self, run: str) -> list[str]:
-        self._called("run_statuses")
-        return self.statuses.get(run, [])
+    async def run_end_statuses(self, run_id: str) -> list[str]:
+        self._called("run_end_statuses")
+        return self.statuses.get(run_id, [])
 
-    async def agents(self, company: str) -> list[str]:
+    async def agents(self, company_id: str) -> list[str]:
         self._called("agents")
         return list(self.agents_)
 

@@ -158,9 +158,9 @@ async def test_activity_that_was_read_before_a_change_is_read_again_however_long
     issue = paper.open(agent=ada)
     said = iso(paper.now)
     paper.tick(1)
-    read, slow = paper.issue, True
+    read, slow = paper.issue_json, True
 
-    async def slowly(issue: str) -> Json | None:
+    async def slowly(issue_id: str) -> Json | None:
         nonlocal slow
         if slow:
             slow = False
@@ -168,9 +168,9 @@ async def test_activity_that_was_read_before_a_change_is_read_again_however_long
             paper.assign(issue, bea)
             paper.say(issue, told=False)
             paper.tick(TOLD_WITHIN)
-        return await read(issue)
+        return await read(issue_id)
 
-    paper.issue = slowly  # type: ignore[method-assign]
+    paper.issue_json = slowly  # type: ignore[method-assign]
     found = await assignee(paper, issue, said)
     assert (found, paper.calls["activity"]) == (ada, 2)
 
@@ -194,7 +194,7 @@ async def test_a_batch_asks_for_each_issue_once() -> None:
     said = iso(paper.now)
     then = IssuesThen(paper, Assignees(), lambda: paper.now)  # type: ignore[arg-type]
     await asyncio.gather(*(then.at(issue, said) for _ in range(5)))
-    assert (paper.calls["issue"], paper.calls["activity"]) == (1, 1)
+    assert (paper.calls["issue_json"], paper.calls["activity"]) == (1, 1)
     assert await then.at("eaeadea7-4ac3-45e4-a173-53a04acf0674", said) is None
 
 

@@ -216,19 +216,19 @@ class TestWithoutTheAuditFeed:
         await desk.look()
         desk.paper.tick(5)
         desk.paper.cancel(said)
-        desk.paper.failures["comment"].append(FORBIDDEN)
+        desk.paper.failures["comment_json"].append(FORBIDDEN)
         await desk.look()
         assert (CANCELLED, said) not in desk.post.subjects
 
     async def test_it_is_tried_again_later(self, desk: Desk) -> None:
         await desk.look()
         await desk.look()
-        assert desk.paper.calls["audit"] == 1
+        assert desk.paper.calls["audit_feed"] == 1
         desk.paper.tick(comment_poller.ASK_AGAIN)
         desk.paper.auditable = True
         await desk.look()
         assert desk.feed.audited
-        assert desk.paper.calls["audit"] == 2
+        assert desk.paper.calls["audit_feed"] == 2
         assert len(desk.told) == 1
 
 
@@ -246,7 +246,7 @@ async def test_an_issue_that_cannot_be_read_does_not_hold_up_the_others(desk: De
 
 async def test_an_object_that_cannot_be_had_does_not_hold_up_its_event(desk: Desk) -> None:
     said = desk.paper.say(desk.paper.open())
-    desk.paper.failures["comment"].append(Transient("500", upstream=Upstream.PAPERCLIP))
+    desk.paper.failures["comment_json"].append(Transient("500", upstream=Upstream.PAPERCLIP))
     await desk.look(thorough=False)
     (found,) = desk.post.sent
     assert (found.subject, dict(found.copies)) == (said, {})
@@ -256,7 +256,7 @@ async def test_an_object_that_cannot_be_had_does_not_hold_up_its_event(desk: Des
 async def test_an_outage_publishes_nothing_and_moves_nothing(desk: Desk) -> None:
     desk.paper.say(desk.paper.open())
     down = UpstreamDown("401", upstream=Upstream.PAPERCLIP, kind=DownKind.REFUSED)
-    for method in ("audit", "comment", "issues"):
+    for method in ("audit_feed", "comment_json", "issues"):
         desk.paper.failures[method].append(down)
         with pytest.raises(UpstreamDown):
             await desk.look()

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, Permanent, Transient, Upstream, UpstreamDown
-from consumer.http.transport import TimedOut
+from consumer.http.transport import RequestTimeout
 from consumer.relay.checkpoints import Checkpoint, CommentPosition, RunPosition
 from consumer.relay.comment_poller import Looked
 from consumer.relay.company_follower import Company
@@ -170,7 +170,7 @@ async def test_trouble_with_comments_does_not_hold_up_runs_and_is_told_once_it_e
 
 def timed_out() -> Transient:
     error = Transient("timed out", upstream=Upstream.PAPERCLIP)
-    error.__cause__ = TimedOut()
+    error.__cause__ = RequestTimeout()
     return error
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.kafka.producer import Headers, TooLarge
+from consumer.kafka.producer import Headers, RecordTooLarge
 from consumer.relay.event_builder import Announcement, Json, event_id
 from consumer.relay.publisher import OLDEST_STAMP, Outbox
 from consumer.relay.signals import Published, RelaySignal
@@ -33,7 +33,7 @@ class Topic:
         await asyncio.sleep(0)
         self.at_once -= 1
         if len(value) > self.limit:
-            raise TooLarge("too large")
+            raise RecordTooLarge("too large")
         event = decode(value)
         if event["eventId"] in self.refuse:
             raise UpstreamDown("gone", upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)

@@ -12,7 +12,7 @@ from prometheus_client.exposition import generate_latest
 
 from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
 from consumer.observability.relay_gauges import RelayGauges, count_published, log_relay
-from consumer.paperclip.client import Identity, KeyKind
+from consumer.paperclip.models import Identity, KeyKind
 from consumer.relay import relay as module
 from consumer.relay.checkpoints import Checkpoint
 from consumer.relay.relay import Plan, Relay
@@ -68,7 +68,7 @@ class Desk:
         self.kept, self.heard = Kept(), list[RelaySignal]()
         self.failures: list[Exception] = []
         self.opened: dict[str, Follower] = {}
-        self.relay = Relay(Plan(wanted, start), self, self, self.kept, self.open, self.heard.append, lambda: NOON + 500)  # type: ignore[arg-type]
+        self.relay = Relay(Plan(wanted, start), self, self.kept, self.open, self.heard.append, lambda: NOON + 500)  # type: ignore[arg-type]
 
     def open(self, at: Checkpoint) -> Follower:
         self.opened[at.company_id] = Follower(at)
@@ -79,7 +79,7 @@ class Desk:
             raise self.failures.pop(0)
         return Identity(KeyKind.BOARD, self.visible)
 
-    async def clock(self) -> str | None:
+    async def server_date(self) -> str | None:
         return self.date
 
     async def running(self, until: Callable[[], bool]) -> None:

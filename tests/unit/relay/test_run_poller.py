@@ -61,7 +61,7 @@ async def test_a_killed_run_that_ended_before_it_was_cancelled(desk: Desk) -> No
     await desk.look()
     await desk.look()
     assert desk.post.subjects == [(STARTED, run), (FINISHED, run), (CANCELLED, run)]
-    assert desk.paper.calls["run_statuses"] == 1
+    assert desk.paper.calls["run_end_statuses"] == 1
 
 
 async def test_a_run_cancelled_before_it_ran(desk: Desk) -> None:
@@ -178,7 +178,7 @@ class TestCopies:
         desk.paper.start(desk.paper.agents_[0], issue, paperclipWake=wake)
         await desk.look()
         assert desk.post.sent[0].copies["run"]["contextSnapshot"]["paperclipWake"] == wake
-        assert desk.paper.calls["issue"] == 0
+        assert desk.paper.calls["issue_json"] == 0
 
     async def test_the_issue_itself_where_its_user_matters(self) -> None:
         desk = Desk(issues=True)
@@ -193,4 +193,4 @@ class TestCopies:
         desk.paper.tick(FRESH)
         await desk.look()
         assert [dict(each.copies) for each in desk.post.sent] == [{}, {}]
-        assert desk.paper.calls["run"] == 0
+        assert desk.paper.calls["run_json"] == 0

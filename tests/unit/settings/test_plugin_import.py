@@ -11,7 +11,7 @@ from consumer.commands.import_plugin import from_file
 from consumer.errors import SettingsError
 from consumer.memory.banks import bank_of
 from consumer.settings.model import PLUGIN_NAMES, load_settings
-from consumer.settings.plugin_import import Imported, differences, env_file, is_ours, translate
+from consumer.settings.plugin_import import Imported, differences, env_file, is_hindsight_plugin, translate
 from consumer.settings.validation import variable
 
 URL = "http://localhost:8888"
@@ -106,8 +106,8 @@ def test_companies_that_differ() -> None:
 
 
 def test_the_plugin_is_known_by_its_package() -> None:
-    assert is_ours({"packageName": "@vectorize-io/hindsight-paperclip", "pluginKey": "whatever"})
-    assert not is_ours({"packageName": "another", "pluginKey": "hindsight"})
+    assert is_hindsight_plugin({"packageName": "@vectorize-io/hindsight-paperclip", "pluginKey": "whatever"})
+    assert not is_hindsight_plugin({"packageName": "another", "pluginKey": "hindsight"})
 
 
 @pytest.mark.parametrize("wrapped", [True, False])

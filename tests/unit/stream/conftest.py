@@ -2,7 +2,7 @@
 
 import pytest
 
-from consumer.stream import commits, lane, work
+from consumer.stream import committer, executor, lane
 
 
 @pytest.fixture(autouse=True)
@@ -10,6 +10,6 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "POLL_TIMEOUT", 0.005)
     monkeypatch.setattr(lane, "POLL_BACKOFF", 0.005)
     monkeypatch.setattr(lane, "TICK", 0.005)
-    monkeypatch.setattr(work, "CANCEL_TIMEOUT", 0.05)
+    monkeypatch.setattr(executor, "CANCEL_TIMEOUT", 0.05)
     monkeypatch.setattr(lane, "JOIN_BACKOFF", 0.005)
-    monkeypatch.setattr(commits, "COMMIT_TIMEOUT", 0.05)
+    monkeypatch.setattr(committer, "COMMIT_TIMEOUT", 0.05)

@@ -17,9 +17,9 @@ class FakeSource:
     """One group's consumer, and the logs that it reads.
 
     Attributes:
-        committed: what the broker has been told.
+        committed: the committed offsets at the broker.
         commits: every commit that arrived, in order.
-        failures: each makes a poll raise, after it has taken all records.
+        failures: each makes one poll raise, after it has taken all records.
         on_commit: awaited before a commit arrives; may hang or raise.
         on_stop, on_start: awaited in `stop` and `start`.
         delivered: offsets that a poll has returned.
@@ -69,7 +69,7 @@ class FakeSource:
         self.beginnings[partition] = offset
         self.logs[partition] = [record for record in self.logs[partition] if record.offset >= offset]
 
-    def cut_off(self, partition: Partition = P0) -> None:
+    def truncate(self, partition: Partition = P0) -> None:
         """The log is lost; a consumer that was beyond its end reads on from its start."""
         self.logs[partition], self.ends[partition], self.beginnings[partition] = [], 0, 0
         self._positions[partition] = 0
@@ -86,7 +86,7 @@ class FakeSource:
         await self.listener.revoked()
 
     def assign(self, *partitions: Partition) -> None:
-        """The new assignment: polls go on, though the listener was not told yet."""
+        """The new assignment: polls go on, although the listener is not called yet."""
         self._positions = {p: self.committed.get(p, self.beginnings[p]) for p in partitions}
         self.paused = set()
         self.gone = False
@@ -177,12 +177,12 @@ class FakeSource:
     def evicted(self) -> bool:
         return self.gone
 
-    def set_paused(self, wanted: set[Partition], assigned: frozenset[Partition]) -> None:
+    def set_paused(self, paused: set[Partition], assigned: frozenset[Partition]) -> None:
         assert assigned <= self._positions.keys(), "a pause of a partition that is not ours"
-        self.pauses += len((wanted & assigned) - self._believed)
-        self.paused |= (wanted & assigned) - self._believed
-        self.paused -= self._believed - wanted
-        self._believed = wanted & assigned
+        self.pauses += len((paused & assigned) - self._believed)
+        self.paused |= (paused & assigned) - self._believed
+        self.paused -= self._believed - paused
+        self._believed = paused & assigned
         self._news.set()
 
     def forget_pauses(self) -> None:

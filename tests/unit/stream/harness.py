@@ -1,4 +1,4 @@
-"""A lane on a `FakeSource`, with work, a clock and a dead-letter topic that a test holds in its hand."""
+"""A lane on a `FakeSource`, with scripted jobs, a manual clock and a fake dead-letter topic."""
 
 import asyncio
 from collections import defaultdict
@@ -9,26 +9,25 @@ from typing import TypeVar
 
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.results import Done, Outcome
-from consumer.stream.core import LaneCore
-from consumer.stream.jobs import Job
+from consumer.stream.backpressure import BackpressureLimits
+from consumer.stream.executor import Job, LaneSettings
+from consumer.stream.hooks import AttemptFinished, AttemptOutcome, EngineEvent
 from consumer.stream.lane import Lane
-from consumer.stream.pressure import Limits
 from consumer.stream.records import Partition, Record
 from consumer.stream.retry import RetryPolicy
-from consumer.stream.signals import Attempted, Ending, Signal
-from consumer.stream.work import LaneSettings
-from consumer.upstream_success import answered
+from consumer.stream.scheduler import LaneScheduler
+from consumer.upstream_success import record_success
 from tests.unit.stream.fake_source import FakeSource
 from tests.unit.stream.samples import P0
 
-SignalT = TypeVar("SignalT")
-Letter = tuple[bytes | None, bytes | None, dict[str, bytes | None]]
+EventT = TypeVar("EventT")
+WrittenLetter = tuple[bytes | None, bytes | None, dict[str, bytes | None]]
 
 POISON = Transient("500", upstream=Upstream.HINDSIGHT)
 DOWN = UpstreamDown("refused", upstream=Upstream.HINDSIGHT, kind=DownKind.UNREACHABLE)
 
 
-async def until(condition: Callable[[], object]) -> None:
+async def eventually(condition: Callable[[], object]) -> None:
     """Wait for a condition; pytest's time limit ends a test that waits in vain."""
     while not condition():  # noqa: ASYNC110 - conditions of any kind
         await asyncio.sleep(0.001)
@@ -48,11 +47,11 @@ class TooLargeError(Exception):
     pass
 
 
-class Letters:
+class FakeDeadLetters:
     """A dead-letter topic. `fails`: what each write raises while it is down; `limit`: bytes of value that it takes."""
 
     def __init__(self) -> None:
-        self.taken: list[Letter] = []
+        self.written: list[WrittenLetter] = []
         self.fails: BaseException | None = None
         self.limit: int | None = None
         self.tries = 0
@@ -65,14 +64,15 @@ class Letters:
             raise self.fails
         if self.limit is not None and len(value or b"") > self.limit:
             raise TooLargeError
-        self.taken.append((key, value, dict(headers)))
+        self.written.append((key, value, dict(headers)))
 
 
-class Work:
-    """What the jobs do: a key's script, one step an attempt, then success; all of it when the gate is open.
+class FakeJobs:
+    """Scripted jobs: one step of its key's script per attempt, then success. Jobs wait while the gate is closed.
 
     Attributes:
-        order: the offsets of each key as they were started; `broken` when two of one key ran at once.
+        order: the offsets of each key in the order of their starts.
+        broken: whether two records of one key ran at once.
     """
 
     def __init__(self) -> None:
@@ -87,7 +87,7 @@ class Work:
         self.broken = False
         self.cancelled = 0
 
-    def resolve(self, record: Record) -> Job:
+    def make_job(self, record: Record) -> Job:
         if record.value == b"ignored":
             return Job("ignored", None)
         if isinstance(error := self.always.get(record.key), Permanent) and error.upstream is None:
@@ -124,7 +124,7 @@ class Work:
         step = steps.pop(0) if steps else self.always.get(record.key, Done())
         if isinstance(step, BaseException):
             raise step
-        answered(Upstream.HINDSIGHT)
+        record_success(Upstream.HINDSIGHT)
         return step
 
     @property
@@ -133,64 +133,64 @@ class Work:
 
 
 @dataclass
-class Rig:
+class LaneHarness:
     """A running lane."""
 
     source: FakeSource
-    core: LaneCore
+    scheduler: LaneScheduler
     lane: Lane
-    work: Work
-    letters: Letters
+    jobs: FakeJobs
+    dead_letters: FakeDeadLetters
     clock: Clock
-    signals: list[Signal]
+    events: list[EngineEvent]
     running: asyncio.Task[None] = field(init=False)
 
-    def told(self, kind: type[SignalT]) -> list[SignalT]:
-        return [signal for signal in self.signals if isinstance(signal, kind)]
+    def events_of(self, kind: type[EventT]) -> list[EventT]:
+        return [event for event in self.events if isinstance(event, kind)]
 
-    def ended(self, *endings: Ending) -> list[Attempted]:
-        return [signal for signal in self.told(Attempted) if signal.ending in endings]
+    def attempts(self, *outcomes: AttemptOutcome) -> list[AttemptFinished]:
+        return [event for event in self.events_of(AttemptFinished) if event.outcome in outcomes]
 
     @property
     def lag(self) -> int:
         return sum(end - self.source.committed.get(p, 0) for p, end in self.source.ends.items())
 
-    async def advancing(self, condition: Callable[[], object], seconds: float = 400.0) -> None:
-        """Let time pass until a condition holds."""
+    async def advance_until(self, condition: Callable[[], object], seconds: float = 400.0) -> None:
+        """Advance the clock until a condition holds."""
         while not condition():
             self.clock.now += seconds
             await asyncio.sleep(0.002)
 
-    async def drained(self) -> None:
-        """Everything that was produced is committed."""
-        await self.advancing(lambda: self.lag == 0)
+    async def drain(self) -> None:
+        """Advance the clock until everything produced is committed."""
+        await self.advance_until(lambda: self.lag == 0)
 
 
 @asynccontextmanager
-async def lane_on(
+async def running_lane(
     *partitions: Partition,
     limit: int = 8,
     retry: RetryPolicy | None = None,
-    limits: Limits | None = None,
+    limits: BackpressureLimits | None = None,
     drain_timeout: float = 0.05,
     joined: bool = True,
-) -> AsyncIterator[Rig]:
-    """A lane that runs, and has its partitions (P0 unless told) if `joined`."""
-    source, work, letters, clock = FakeSource(*(partitions or (P0,))), Work(), Letters(), Clock()
-    signals: list[Signal] = []
-    core = LaneCore(limit, retry or RetryPolicy(max_attempts=3), limits or Limits())
+) -> AsyncIterator[LaneHarness]:
+    """A running lane; if `joined`, with its partitions assigned (by default P0)."""
+    source, jobs, dead_letters, clock = FakeSource(*(partitions or (P0,))), FakeJobs(), FakeDeadLetters(), Clock()
+    events: list[EngineEvent] = []
+    scheduler = LaneScheduler(limit, retry or RetryPolicy(max_attempts=3), limits or BackpressureLimits())
     settings = LaneSettings("retain", "dead", drain_timeout, TooLargeError)
-    lane = Lane(settings, core, source, work.resolve, letters.write, signals.append, clock, clock)
-    rig = Rig(source, core, lane, work, letters, clock, signals)
-    rig.running = asyncio.create_task(lane.run())
+    lane = Lane(settings, scheduler, source, jobs.make_job, dead_letters.write, events.append, clock, clock)
+    harness = LaneHarness(source, scheduler, lane, jobs, dead_letters, clock, events)
+    harness.running = asyncio.create_task(lane.run())
     try:
         if joined:
-            await until(lambda: source.polls)
+            await eventually(lambda: source.polls)
             await source.rebalance(*source.logs)
-        yield rig
+        yield harness
     finally:
-        work.gate.set()
-        work.stubborn = False
+        jobs.gate.set()
+        jobs.stubborn = False
         await lane.stop(1.0)
-        rig.running.cancel()
-        await asyncio.gather(rig.running, return_exceptions=True)
+        harness.running.cancel()
+        await asyncio.gather(harness.running, return_exceptions=True)

@@ -1,7 +1,6 @@
 """Records and items for the tests of the stream engine."""
 
-from consumer.stream.items import Item
-from consumer.stream.records import Partition, Record
+from consumer.stream.records import Partition, Record, WorkItem
 
 TOPIC = "comments"
 P0, P1 = Partition(TOPIC, 0), Partition(TOPIC, 1)
@@ -11,5 +10,5 @@ def record(offset: int = 0, key: bytes | None = b"k", value: bytes | None = b"v"
     return Record(TOPIC, partition, offset, 1_000_000, key, value)
 
 
-def item(offset: int = 0, key: bytes | None = b"k", epoch: int = 0) -> Item:
-    return Item(record(offset, key), epoch)
+def item(offset: int = 0, key: bytes | None = b"k", epoch: int = 0) -> WorkItem:
+    return WorkItem(record(offset, key), epoch)

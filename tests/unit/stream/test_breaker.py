@@ -3,9 +3,9 @@
 import pytest
 
 from consumer.errors import DownKind, Upstream
-from consumer.stream.breaker import FIRST_PROBE, LAST_PROBE, REFUSALS_TO_SLOW, SLOWED_INTERVAL, Breaker
-from consumer.stream.items import Key
-from consumer.stream.signals import BreakerReason
+from consumer.stream.breaker import FIRST_PROBE, LAST_PROBE, REFUSALS_TO_THROTTLE, THROTTLED_INTERVAL, Breaker
+from consumer.stream.hooks import BreakerReason
+from consumer.stream.records import Key
 
 
 def key(name: str) -> Key:
@@ -18,48 +18,48 @@ def breaker() -> Breaker:
 
 
 @pytest.mark.parametrize("kind", list(DownKind))
-def test_one_that_is_down_opens_at_once(breaker: Breaker, kind: DownKind) -> None:
-    breaker.down(kind, 10.0)
+def test_upstream_down_opens_the_breaker_at_once(breaker: Breaker, kind: DownKind) -> None:
+    breaker.record_down(kind, 10.0)
     assert breaker.open
     assert breaker.reason == kind.value
     assert breaker.wait_until() == 10.0 + FIRST_PROBE
 
 
-def test_three_keys_open_it_and_one_key_never_does(breaker: Breaker) -> None:
-    assert not any(breaker.failed(key("a"), 0.0) for _ in range(10))
-    assert not breaker.failed(key("b"), 0.0)
+def test_failures_of_three_keys_open_the_breaker_and_of_one_key_never_do(breaker: Breaker) -> None:
+    assert not any(breaker.record_failure(key("a"), 0.0) for _ in range(10))
+    assert not breaker.record_failure(key("b"), 0.0)
     assert not breaker.open
-    assert breaker.failed(key("c"), 0.0)
+    assert breaker.record_failure(key("c"), 0.0)
     assert breaker.reason is BreakerReason.FAILING
-    assert not breaker.failed(key("d"), 0.0), "it is open already"
+    assert not breaker.record_failure(key("d"), 0.0), "it is open already"
 
 
-def test_a_good_answer_between_starts_the_count_anew(breaker: Breaker) -> None:
-    breaker.failed(key("a"), 0.0)
-    breaker.failed(key("b"), 0.0)
-    breaker.answered()
-    assert not breaker.failed(key("c"), 0.0)
+def test_a_good_answer_resets_the_count_of_failing_keys(breaker: Breaker) -> None:
+    breaker.record_failure(key("a"), 0.0)
+    breaker.record_failure(key("b"), 0.0)
+    breaker.record_answer()
+    assert not breaker.record_failure(key("c"), 0.0)
     assert not breaker.open
 
 
-def test_a_good_answer_closes_it(breaker: Breaker) -> None:
-    breaker.down(DownKind.REFUSED, 0.0)
-    breaker.answered()
+def test_a_good_answer_closes_the_breaker(breaker: Breaker) -> None:
+    breaker.record_down(DownKind.REFUSED, 0.0)
+    breaker.record_answer()
     assert breaker.reason is None
     assert breaker.wait_until() == 0.0
 
 
-def test_a_refusal_closes_it_because_somebody_judged(breaker: Breaker) -> None:
-    breaker.down(DownKind.UNREACHABLE, 0.0)
-    breaker.refused(1.0)
+def test_a_refused_record_closes_the_breaker(breaker: Breaker) -> None:
+    breaker.record_down(DownKind.UNREACHABLE, 0.0)
+    breaker.record_refusal(1.0)
     assert breaker.reason is None
 
 
 def test_probes_are_at_most_two_seconds_apart(breaker: Breaker) -> None:
-    breaker.down(DownKind.UNREACHABLE, 0.0)
+    breaker.record_down(DownKind.UNREACHABLE, 0.0)
     gaps, now = [], 0.0
     for _ in range(20):
-        breaker.started(now)
+        breaker.record_start(now)
         gaps.append(breaker.wait_until() - now)
         now = breaker.wait_until()
     assert gaps[0] == FIRST_PROBE
@@ -67,58 +67,58 @@ def test_probes_are_at_most_two_seconds_apart(breaker: Breaker) -> None:
     assert gaps[-1] == LAST_PROBE == 2.0
 
 
-def test_the_time_of_the_next_probe_stands_while_others_find_it_down_too(breaker: Breaker) -> None:
-    breaker.down(DownKind.UNREACHABLE, 0.0)
-    breaker.down(DownKind.REFUSED, 5.0)
+def test_more_failures_do_not_delay_the_next_probe(breaker: Breaker) -> None:
+    breaker.record_down(DownKind.UNREACHABLE, 0.0)
+    breaker.record_down(DownKind.REFUSED, 5.0)
     assert breaker.wait_until() == FIRST_PROBE
     assert breaker.reason is BreakerReason.REFUSED
 
 
-def test_a_probe_that_did_not_ask_proves_nothing_and_costs_no_time(breaker: Breaker) -> None:
-    breaker.down(DownKind.UNREACHABLE, 0.0)
-    breaker.started(1.0)
-    breaker.unproven()
+def test_a_probe_that_did_not_call_the_upstream_lets_the_next_one_start_at_once(breaker: Breaker) -> None:
+    breaker.record_down(DownKind.UNREACHABLE, 0.0)
+    breaker.record_start(1.0)
+    breaker.allow_next_probe()
     assert breaker.open
     assert breaker.wait_until() == 0.0
 
 
-def test_what_is_closed_minds_neither_starts_nor_skips(breaker: Breaker) -> None:
-    breaker.started(1.0)
-    breaker.unproven()
-    breaker.succeeded(helped=True)
+def test_a_closed_breaker_never_delays_a_start(breaker: Breaker) -> None:
+    breaker.record_start(1.0)
+    breaker.allow_next_probe()
+    breaker.record_success(helped=True)
     assert breaker.wait_until() == 0.0
 
 
-def test_twenty_refusals_slow_it_until_a_success(breaker: Breaker) -> None:
-    for _ in range(REFUSALS_TO_SLOW - 1):
-        breaker.refused(0.0)
+def test_twenty_refusals_throttle_until_a_success(breaker: Breaker) -> None:
+    for _ in range(REFUSALS_TO_THROTTLE - 1):
+        breaker.record_refusal(0.0)
     assert breaker.reason is None
-    breaker.refused(100.0)
-    assert breaker.reason is BreakerReason.SLOWED
+    breaker.record_refusal(100.0)
+    assert breaker.reason is BreakerReason.THROTTLED
     assert not breaker.open
-    assert breaker.wait_until() == 100.0 + SLOWED_INTERVAL
-    breaker.started(102.0)
+    assert breaker.wait_until() == 100.0 + THROTTLED_INTERVAL
+    breaker.record_start(102.0)
     assert breaker.wait_until() == 104.0
-    breaker.answered()
-    assert breaker.reason is BreakerReason.SLOWED, "an answer is not yet a success"
-    breaker.succeeded(helped=True)
+    breaker.record_answer()
+    assert breaker.reason is BreakerReason.THROTTLED, "an answer is not yet a success"
+    breaker.record_success(helped=True)
     assert breaker.reason is None
 
 
-def test_a_success_starts_the_run_of_refusals_anew(breaker: Breaker) -> None:
-    for _ in range(REFUSALS_TO_SLOW - 1):
-        breaker.refused(0.0)
-    breaker.succeeded(helped=True)
-    breaker.refused(0.0)
+def test_a_success_resets_the_count_of_refusals(breaker: Breaker) -> None:
+    for _ in range(REFUSALS_TO_THROTTLE - 1):
+        breaker.record_refusal(0.0)
+    breaker.record_success(helped=True)
+    breaker.record_refusal(0.0)
     assert breaker.reason is None
 
 
-def test_an_outage_of_a_slowed_upstream_is_an_outage(breaker: Breaker) -> None:
-    for _ in range(REFUSALS_TO_SLOW):
-        breaker.refused(0.0)
-    breaker.down(DownKind.UNREACHABLE, 50.0)
+def test_an_outage_of_a_throttled_upstream_opens_the_breaker(breaker: Breaker) -> None:
+    for _ in range(REFUSALS_TO_THROTTLE):
+        breaker.record_refusal(0.0)
+    breaker.record_down(DownKind.UNREACHABLE, 50.0)
     assert breaker.open
     assert breaker.wait_until() == 50.0 + FIRST_PROBE
-    breaker.answered()
-    breaker.refused(60.0)
-    assert breaker.reason is BreakerReason.SLOWED, "and after it the run of refusals goes on"
+    breaker.record_answer()
+    breaker.record_refusal(60.0)
+    assert breaker.reason is BreakerReason.THROTTLED, "and after it the run of refusals goes on"

@@ -7,134 +7,134 @@ import pytest
 
 from consumer.errors import DeadLetterReason, Permanent
 from consumer.stream import lane
-from consumer.stream.pressure import Limits
-from consumer.stream.signals import CommitEnded, CommitResult, Ending, PollFailed, Rebalanced, RebalanceKind
-from tests.unit.stream.harness import Rig, lane_on, until
+from consumer.stream.backpressure import BackpressureLimits
+from consumer.stream.hooks import AttemptOutcome, CommitFinished, CommitResult, PollFailed, Rebalanced, RebalanceKind
+from tests.unit.stream.harness import LaneHarness, eventually, running_lane
 from tests.unit.stream.samples import P0, P1
 
 
-def kinds(rig: Rig) -> list[tuple[RebalanceKind, bool]]:
-    return [(told.kind, told.drained) for told in rig.told(Rebalanced)]
+def kinds(harness: LaneHarness) -> list[tuple[RebalanceKind, bool]]:
+    return [(event.kind, event.drained) for event in harness.events_of(Rebalanced)]
 
 
-async def test_a_revoke_lets_what_is_in_flight_end_and_commits_it() -> None:
-    async with lane_on(drain_timeout=30.0) as rig:
-        rig.work.gate.clear()
-        rig.source.produce(b"a")
-        rig.source.produce(b"a")
-        await until(lambda: rig.work.running)
-        revoking = asyncio.create_task(rig.source.revoke())
-        await until(lambda: rig.lane.state().rebalancing)
-        rig.work.gate.set()
+async def test_a_revoke_drains_records_in_flight_and_commits_them() -> None:
+    async with running_lane(drain_timeout=30.0) as harness:
+        harness.jobs.gate.clear()
+        harness.source.produce(b"a")
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.jobs.running)
+        revoking = asyncio.create_task(harness.source.revoke())
+        await eventually(lambda: harness.lane.state().rebalancing)
+        harness.jobs.gate.set()
         await revoking
-        assert rig.source.committed == {P0: 1}
-        assert rig.work.order[0, b"a"] == [0], "nothing new is started"
-        assert kinds(rig)[-1] == (RebalanceKind.REVOKED, True)
-        assert rig.lane.state().assigned == {}
+        assert harness.source.committed == {P0: 1}
+        assert harness.jobs.order[0, b"a"] == [0], "nothing new is started"
+        assert kinds(harness)[-1] == (RebalanceKind.REVOKED, True)
+        assert harness.lane.state().assigned == {}
 
 
-async def test_a_revoke_with_64_slow_jobs_ends_at_its_deadline_without_them() -> None:
-    async with lane_on(limit=64) as rig:
-        rig.source.produce(b"done")
-        await until(lambda: rig.ended(Ending.SUCCEEDED))
-        rig.work.gate.clear()
+async def test_a_revoke_cancels_jobs_that_outlast_the_drain_timeout() -> None:
+    async with running_lane(limit=64) as harness:
+        harness.source.produce(b"done")
+        await eventually(lambda: harness.attempts(AttemptOutcome.SUCCEEDED))
+        harness.jobs.gate.clear()
         for n in range(64):
-            rig.source.produce(f"{n}".encode())
-        await until(lambda: len(rig.work.running) == 64)
-        await rig.source.revoke()
-        assert rig.work.cancelled == 64
-        assert rig.work.running == []
-        assert rig.source.committed == {P0: 1}
-        assert kinds(rig)[-1] == (RebalanceKind.REVOKED, False)
-        rig.work.gate.set()
-        rig.source.assign(P0)
-        await rig.source.listener.assigned()
-        await rig.drained()
-        assert sum(len(offsets) for offsets in rig.work.order.values()) == 1 + 64 * 2
-        assert rig.work.order[0, b"done"] == [0], "only what lies above the committed offset is repeated"
+            harness.source.produce(f"{n}".encode())
+        await eventually(lambda: len(harness.jobs.running) == 64)
+        await harness.source.revoke()
+        assert harness.jobs.cancelled == 64
+        assert harness.jobs.running == []
+        assert harness.source.committed == {P0: 1}
+        assert kinds(harness)[-1] == (RebalanceKind.REVOKED, False)
+        harness.jobs.gate.set()
+        harness.source.assign(P0)
+        await harness.source.listener.assigned()
+        await harness.drain()
+        assert sum(len(offsets) for offsets in harness.jobs.order.values()) == 1 + 64 * 2
+        assert harness.jobs.order[0, b"done"] == [0], "only what lies above the committed offset is repeated"
 
 
-async def test_jobs_that_will_not_be_cancelled_are_left_behind_and_their_results_dropped() -> None:
-    async with lane_on(P0, P1, joined=False) as rig:
-        await until(lambda: rig.source.polls)
-        await rig.source.rebalance(P0)
-        rig.work.stubborn = True
-        rig.work.gate.clear()
-        rig.source.produce(b"a")
-        await until(lambda: rig.work.running)
-        await rig.source.revoke()
-        assert rig.work.running
-        rig.source.assign(P1)
-        await rig.source.listener.assigned()
-        rig.work.gate.set()
-        await until(lambda: not rig.work.running)
-        rig.source.produce(b"b", partition=P1)
-        await until(lambda: rig.source.committed == {P1: 1})
-        assert {told.facts["partition"] for told in rig.ended(Ending.SUCCEEDED)} == {1}
+async def test_results_of_jobs_that_survive_cancellation_are_dropped() -> None:
+    async with running_lane(P0, P1, joined=False) as harness:
+        await eventually(lambda: harness.source.polls)
+        await harness.source.rebalance(P0)
+        harness.jobs.stubborn = True
+        harness.jobs.gate.clear()
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.jobs.running)
+        await harness.source.revoke()
+        assert harness.jobs.running
+        harness.source.assign(P1)
+        await harness.source.listener.assigned()
+        harness.jobs.gate.set()
+        await eventually(lambda: not harness.jobs.running)
+        harness.source.produce(b"b", partition=P1)
+        await eventually(lambda: harness.source.committed == {P1: 1})
+        assert {event.facts["partition"] for event in harness.attempts(AttemptOutcome.SUCCEEDED)} == {1}
 
 
 async def test_an_eviction_skips_the_drain_and_commits_nothing() -> None:
-    async with lane_on(drain_timeout=3_600.0) as rig:
-        rig.work.gate.clear()
-        rig.source.produce(b"a")
-        await until(lambda: rig.work.running)
-        await rig.source.revoke(evicted=True)
-        assert rig.work.cancelled == 1
-        assert rig.source.commits == []
-        assert kinds(rig)[-1] == (RebalanceKind.LOST, False)
-        rig.work.gate.set()
-        rig.source.assign(P0)
-        await rig.source.listener.assigned()
-        await rig.drained()
+    async with running_lane(drain_timeout=3_600.0) as harness:
+        harness.jobs.gate.clear()
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.jobs.running)
+        await harness.source.revoke(evicted=True)
+        assert harness.jobs.cancelled == 1
+        assert harness.source.commits == []
+        assert kinds(harness)[-1] == (RebalanceKind.LOST, False)
+        harness.jobs.gate.set()
+        harness.source.assign(P0)
+        await harness.source.listener.assigned()
+        await harness.drain()
 
 
-async def test_records_that_come_before_the_listener_is_called_belong_to_the_new_assignment() -> None:
-    async with lane_on(P0, P1) as rig:
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
-        await rig.source.revoke()
-        rig.source.assign(P0, P1)
-        rig.source.produce(b"early", partition=P1)
-        await until(lambda: rig.work.order[1, b"early"])
-        epoch = rig.core.epoch
-        await rig.source.listener.assigned()
-        assert rig.core.epoch == epoch
-        await rig.drained()
-        assert rig.work.order[1, b"early"] == [0]
+async def test_records_that_arrive_before_the_listener_is_called_belong_to_the_new_assignment() -> None:
+    async with running_lane(P0, P1) as harness:
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
+        await harness.source.revoke()
+        harness.source.assign(P0, P1)
+        harness.source.produce(b"early", partition=P1)
+        await eventually(lambda: harness.jobs.order[1, b"early"])
+        epoch = harness.scheduler.epoch
+        await harness.source.listener.assigned()
+        assert harness.scheduler.epoch == epoch
+        await harness.drain()
+        assert harness.jobs.order[1, b"early"] == [0]
 
 
-async def test_pauses_do_not_outlive_their_assignment_nor_does_the_next_one_miss_them() -> None:
-    async with lane_on(limit=1, limits=Limits(records=5)) as rig:
-        rig.work.gate.clear()
+async def test_a_new_assignment_starts_unpaused_and_is_paused_again_when_full() -> None:
+    async with running_lane(limit=1, limits=BackpressureLimits(records=5)) as harness:
+        harness.jobs.gate.clear()
         for n in range(20):
-            rig.source.produce(f"{n}".encode())
-        await until(lambda: rig.source.paused == {P0})
-        await rig.source.rebalance(P0)
-        await until(lambda: rig.source.paused == {P0})
-        rig.work.gate.set()
-        await rig.drained()
+            harness.source.produce(f"{n}".encode())
+        await eventually(lambda: harness.source.paused == {P0})
+        await harness.source.rebalance(P0)
+        await eventually(lambda: harness.source.paused == {P0})
+        harness.jobs.gate.set()
+        await harness.drain()
 
 
-async def test_what_is_done_but_not_committed_is_not_done_again() -> None:
-    async with lane_on(limit=4) as rig:
-        rig.work.gate.clear()
-        rig.source.produce(b"slow")
-        await until(lambda: rig.work.running)
-        gate, rig.work.gate = rig.work.gate, asyncio.Event()
-        rig.work.gate.set()
+async def test_completed_but_uncommitted_records_are_not_repeated_after_a_rebalance() -> None:
+    async with running_lane(limit=4) as harness:
+        harness.jobs.gate.clear()
+        harness.source.produce(b"slow")
+        await eventually(lambda: harness.jobs.running)
+        gate, harness.jobs.gate = harness.jobs.gate, asyncio.Event()
+        harness.jobs.gate.set()
         for n in range(5):
-            rig.source.produce(f"{n}".encode())
-        await until(lambda: len(rig.ended(Ending.SUCCEEDED)) == 5)
+            harness.source.produce(f"{n}".encode())
+        await eventually(lambda: len(harness.attempts(AttemptOutcome.SUCCEEDED)) == 5)
         for _ in range(3):
-            await rig.source.rebalance(P0)
+            await harness.source.rebalance(P0)
         gate.set()
-        await rig.drained()
-        assert rig.work.order[0, b"slow"] == [0, 0]
-        assert all(len(rig.work.order[0, f"{n}".encode()]) == 1 for n in range(5))
+        await harness.drain()
+        assert harness.jobs.order[0, b"slow"] == [0, 0]
+        assert all(len(harness.jobs.order[0, f"{n}".encode()]) == 1 for n in range(5))
 
 
-async def test_a_commit_that_a_revoke_cuts_short_is_unknown_and_does_not_go_on() -> None:
-    async with lane_on() as rig:
+async def test_a_commit_cancelled_by_a_revoke_is_unknown_and_does_not_continue() -> None:
+    async with running_lane() as harness:
         begun, cut = asyncio.Event(), asyncio.Event()
 
         async def hang() -> None:
@@ -143,57 +143,57 @@ async def test_a_commit_that_a_revoke_cuts_short_is_unknown_and_does_not_go_on()
                 await asyncio.Event().wait()
             except asyncio.CancelledError:
                 cut.set()
-                rig.source.on_commit = None
+                harness.source.on_commit = None
                 raise
 
-        rig.source.on_commit = hang
-        rig.source.produce(b"a")
+        harness.source.on_commit = hang
+        harness.source.produce(b"a")
         await begun.wait()
-        await rig.source.revoke()
+        await harness.source.revoke()
         assert cut.is_set()
-        assert rig.source.commits == [{P0: 1}], "the revoke's own"
-        results = [ended.result for ended in rig.told(CommitEnded)]
+        assert harness.source.commits == [{P0: 1}], "the revoke's own"
+        results = [ended.result for ended in harness.events_of(CommitFinished)]
         assert results == [CommitResult.UNKNOWN, CommitResult.COMMITTED]
 
 
-async def test_a_revoke_whose_commit_hangs_ends_all_the_same() -> None:
-    async with lane_on() as rig:
-        rig.work.gate.clear()
-        rig.source.produce(b"a")
-        await until(lambda: rig.work.running)
-        rig.source.on_commit = asyncio.Event().wait  # type: ignore[assignment]
-        revoking = asyncio.create_task(rig.source.revoke())
-        rig.work.gate.set()
+async def test_a_revoke_ends_even_if_its_commit_hangs() -> None:
+    async with running_lane() as harness:
+        harness.jobs.gate.clear()
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.jobs.running)
+        harness.source.on_commit = asyncio.Event().wait  # type: ignore[assignment]
+        revoking = asyncio.create_task(harness.source.revoke())
+        harness.jobs.gate.set()
         await revoking
-        assert [ended.result for ended in rig.told(CommitEnded)][-1] is CommitResult.UNKNOWN
-        assert rig.source.committed == {}
-        rig.source.on_commit = None
+        assert [ended.result for ended in harness.events_of(CommitFinished)][-1] is CommitResult.UNKNOWN
+        assert harness.source.committed == {}
+        harness.source.on_commit = None
 
 
-async def test_a_revoke_that_cannot_commit_still_purges() -> None:
+async def test_a_revoke_whose_commit_is_cancelled_still_drops_the_assignment() -> None:
     """A `CancelledError` from inside the client must not leave the old assignment in place."""
-    async with lane_on() as rig:
+    async with running_lane() as harness:
 
         async def cancelled() -> None:
             raise asyncio.CancelledError
 
-        rig.work.gate.clear()
-        rig.source.produce(b"a")
-        await until(lambda: rig.work.running)
-        rig.source.on_commit = cancelled
-        revoking = asyncio.create_task(rig.source.revoke())
-        rig.work.gate.set()
+        harness.jobs.gate.clear()
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.jobs.running)
+        harness.source.on_commit = cancelled
+        revoking = asyncio.create_task(harness.source.revoke())
+        harness.jobs.gate.set()
         await asyncio.gather(revoking, return_exceptions=True)
-        rig.source.on_commit = None
-        assert rig.lane.state().assigned == {}
-        rig.source.assign(P0)
-        await rig.source.listener.assigned()
-        await rig.drained()
+        harness.source.on_commit = None
+        assert harness.lane.state().assigned == {}
+        harness.source.assign(P0)
+        await harness.source.listener.assigned()
+        await harness.drain()
 
 
 @pytest.mark.parametrize("taken", [True, False])
-async def test_what_becomes_of_a_dead_letter_after_its_partition_has_gone_is_nobodys_business(taken: bool) -> None:
-    async with lane_on() as rig:
+async def test_a_dead_letter_result_after_its_partition_was_revoked_is_dropped(taken: bool) -> None:
+    async with running_lane() as harness:
         begun, go = asyncio.Event(), asyncio.Event()
 
         async def stubborn(*_: object) -> None:
@@ -204,76 +204,76 @@ async def test_what_becomes_of_a_dead_letter_after_its_partition_has_gone_is_nob
             if not taken:
                 raise OSError
 
-        rig.lane._work._write = stubborn
-        rig.work.script[b"a"] = [Permanent("422", reason=DeadLetterReason.REJECTED)]
-        rig.source.produce(b"a")
+        harness.lane._executor._write = stubborn
+        harness.jobs.script[b"a"] = [Permanent("422", reason=DeadLetterReason.REJECTED)]
+        harness.source.produce(b"a")
         await begun.wait()
-        await rig.source.revoke()
+        await harness.source.revoke()
         go.set()
-        await until(lambda: not rig.lane._work.tasks)
-        assert rig.ended(*Ending) == []
-        rig.source.assign(P0)
-        await rig.source.listener.assigned()
-        await rig.drained()
-        assert rig.work.order[0, b"a"] == [0, 0]
+        await eventually(lambda: not harness.lane._executor.tasks)
+        assert harness.attempts(*AttemptOutcome) == []
+        harness.source.assign(P0)
+        await harness.source.listener.assigned()
+        await harness.drain()
+        assert harness.jobs.order[0, b"a"] == [0, 0]
 
 
-async def test_a_dead_letter_that_is_being_written_is_cut_short_by_a_revoke() -> None:
-    async with lane_on() as rig:
+async def test_a_revoke_cancels_a_dead_letter_write() -> None:
+    async with running_lane() as harness:
         begun = asyncio.Event()
 
         async def hang(*_: object) -> None:
             begun.set()
             await asyncio.Event().wait()
 
-        rig.lane._work._write, write = hang, rig.lane._work._write
-        rig.work.script[b"a"] = [Permanent("422", reason=DeadLetterReason.REJECTED)]
-        rig.source.produce(b"a")
+        harness.lane._executor._write, write = hang, harness.lane._executor._write
+        harness.jobs.script[b"a"] = [Permanent("422", reason=DeadLetterReason.REJECTED)]
+        harness.source.produce(b"a")
         await begun.wait()
-        await rig.source.revoke()
-        assert rig.source.committed == {}
-        rig.lane._work._write = write
-        rig.source.assign(P0)
-        await rig.source.listener.assigned()
-        await rig.drained()
-        assert rig.work.order[0, b"a"] == [0, 0]
+        await harness.source.revoke()
+        assert harness.source.committed == {}
+        harness.lane._executor._write = write
+        harness.source.assign(P0)
+        await harness.source.listener.assigned()
+        await harness.drain()
+        assert harness.jobs.order[0, b"a"] == [0, 0]
 
 
-async def test_the_first_assignment_of_all_is_told_after_an_empty_revoke() -> None:
-    async with lane_on() as rig:
-        assert kinds(rig) == [(RebalanceKind.ASSIGNED, True)]
+async def test_the_first_assignment_reports_no_revoke() -> None:
+    async with running_lane() as harness:
+        assert kinds(harness) == [(RebalanceKind.ASSIGNED, True)]
 
 
 async def test_a_poll_that_raises_loses_nothing() -> None:
-    async with lane_on(P0, P1) as rig:
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
+    async with running_lane(P0, P1) as harness:
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
         for _ in range(3):
-            rig.source.failures.append(OSError("a corrupt batch"))
+            harness.source.failures.append(OSError("a corrupt batch"))
             for n in range(4):
-                rig.source.produce(f"{n}".encode(), partition=P0)
-                rig.source.produce(f"{n}".encode(), partition=P1)
-            await until(lambda: not rig.source.failures)
-        await rig.drained()
-        assert all(rig.work.order[p, f"{n}".encode()] for p in (0, 1) for n in range(4))
-        assert sum(len(offsets) for offsets in rig.work.order.values()) == 25
-        assert {failed.error for failed in rig.told(PollFailed)} == {"OSError: a corrupt batch"}
+                harness.source.produce(f"{n}".encode(), partition=P0)
+                harness.source.produce(f"{n}".encode(), partition=P1)
+            await eventually(lambda: not harness.source.failures)
+        await harness.drain()
+        assert all(harness.jobs.order[p, f"{n}".encode()] for p in (0, 1) for n in range(4))
+        assert sum(len(offsets) for offsets in harness.jobs.order.values()) == 25
+        assert {failed.error for failed in harness.events_of(PollFailed)} == {"OSError: a corrupt batch"}
 
 
 async def test_a_poll_that_raises_before_anything_was_read_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "TICK", 3_600.0)  # else it would know where the partition begins
-    async with lane_on(joined=False) as rig:
-        await until(lambda: rig.source.polls)
-        rig.source.failures.append(OSError())
-        rig.source.produce(b"a")
-        await rig.source.rebalance(P0)
-        await until(lambda: rig.work.order[0, b"a"] == [0])
+    async with running_lane(joined=False) as harness:
+        await eventually(lambda: harness.source.polls)
+        harness.source.failures.append(OSError())
+        harness.source.produce(b"a")
+        await harness.source.rebalance(P0)
+        await eventually(lambda: harness.jobs.order[0, b"a"] == [0])
 
 
-async def test_going_back_is_tried_until_it_works_and_nothing_is_committed_meanwhile() -> None:
-    async with lane_on(P0, P1) as rig:
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
+async def test_a_rewind_is_retried_until_it_works_and_nothing_is_committed_meanwhile() -> None:
+    async with running_lane(P0, P1) as harness:
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
         tries = 0
 
         async def fail() -> None:
@@ -281,74 +281,74 @@ async def test_going_back_is_tried_until_it_works_and_nothing_is_committed_meanw
             tries += 1
             raise OSError("no broker")
 
-        rig.source.on_seek_to_committed = fail
-        rig.source.failures.append(OSError())
-        rig.source.produce(b"b")
-        await until(lambda: tries > 3)
-        assert rig.source.committed == {P0: 1}
-        rig.source.on_seek_to_committed = None
-        await rig.drained()
-        assert rig.work.order[0, b"b"] == [1]
+        harness.source.on_seek_to_committed = fail
+        harness.source.failures.append(OSError())
+        harness.source.produce(b"b")
+        await eventually(lambda: tries > 3)
+        assert harness.source.committed == {P0: 1}
+        harness.source.on_seek_to_committed = None
+        await harness.drain()
+        assert harness.jobs.order[0, b"b"] == [1]
 
 
-async def test_going_back_over_a_rebalance_leaves_the_new_positions_alone() -> None:
+async def test_a_rewind_interrupted_by_a_rebalance_does_not_seek_the_new_assignment() -> None:
     """The old tracker's position would skip what another member had committed less of."""
-    async with lane_on(limit=1) as rig:
-        rig.work.gate.clear()
+    async with running_lane(limit=1) as harness:
+        harness.jobs.gate.clear()
         for n in range(5):
-            rig.source.produce(f"{n}".encode())
-        await until(lambda: len(rig.source.delivered) == 5)
+            harness.source.produce(f"{n}".encode())
+        await eventually(lambda: len(harness.source.delivered) == 5)
         looked, go = asyncio.Event(), asyncio.Event()
-        position = rig.source.position
+        position = harness.source.position
 
         async def slowly(partition: object) -> int:
             looked.set()
             await go.wait()
             return -1
 
-        rig.source.position = slowly  # type: ignore[method-assign]
-        rig.source.failures.append(OSError())
-        rig.source.produce(b"new")
+        harness.source.position = slowly  # type: ignore[method-assign]
+        harness.source.failures.append(OSError())
+        harness.source.produce(b"new")
         await looked.wait()
-        await rig.source.revoke()
-        rig.source.position = position  # type: ignore[method-assign]
-        rig.source.assign(P0)
+        await harness.source.revoke()
+        harness.source.position = position  # type: ignore[method-assign]
+        harness.source.assign(P0)
         go.set()
-        await rig.source.listener.assigned()
-        rig.work.gate.set()
-        await rig.drained()
-        assert rig.work.order[0, b"0"] == [0, 0]
-        assert [rig.work.order[0, key] for key in (b"1", b"2", b"3", b"4", b"new")] == [[1], [2], [3], [4], [5]]
+        await harness.source.listener.assigned()
+        harness.jobs.gate.set()
+        await harness.drain()
+        assert harness.jobs.order[0, b"0"] == [0, 0]
+        assert [harness.jobs.order[0, key] for key in (b"1", b"2", b"3", b"4", b"new")] == [[1], [2], [3], [4], [5]]
 
 
-async def test_a_log_that_was_cut_off_is_read_anew_and_the_other_partitions_lose_nothing() -> None:
-    async with lane_on(P0, P1) as rig:
+async def test_a_truncated_log_is_read_from_its_new_start_and_other_partitions_lose_nothing() -> None:
+    async with running_lane(P0, P1) as harness:
         for n in range(5):
-            rig.source.produce(f"old{n}".encode())
-        await rig.drained()
-        rig.work.gate.clear()
-        rig.source.produce(b"slow", partition=P1)
-        rig.source.produce(b"slow", partition=P1)
-        await until(lambda: rig.work.running)
-        rig.source.cut_off()
+            harness.source.produce(f"old{n}".encode())
+        await harness.drain()
+        harness.jobs.gate.clear()
+        harness.source.produce(b"slow", partition=P1)
+        harness.source.produce(b"slow", partition=P1)
+        await eventually(lambda: harness.jobs.running)
+        harness.source.truncate()
         for n in range(3):
-            rig.source.produce(f"new{n}".encode())
-        await until(lambda: rig.told(PollFailed))
-        rig.work.gate.set()
-        await until(lambda: rig.source.committed == {P0: 3, P1: 2})
-        assert "was cut off: it is read from 0 again" in rig.told(PollFailed)[0].error
-        assert [rig.work.order[0, f"new{n}".encode()] for n in range(3)] == [[0], [1], [2]]
-        assert rig.work.order[1, b"slow"] == [0, 0, 1]
-        assert not rig.work.broken
+            harness.source.produce(f"new{n}".encode())
+        await eventually(lambda: harness.events_of(PollFailed))
+        harness.jobs.gate.set()
+        await eventually(lambda: harness.source.committed == {P0: 3, P1: 2})
+        assert "was truncated: reading again from 0" in harness.events_of(PollFailed)[0].error
+        assert [harness.jobs.order[0, f"new{n}".encode()] for n in range(3)] == [[0], [1], [2]]
+        assert harness.jobs.order[1, b"slow"] == [0, 0, 1]
+        assert not harness.jobs.broken
 
 
-async def test_a_log_that_was_cut_off_before_it_was_read_is_read_too() -> None:
-    async with lane_on(joined=False) as rig:
-        rig.source.committed = {P0: 50}
-        await until(lambda: rig.source.polls)
-        await rig.source.rebalance(P0)
-        await until(lambda: rig.core.trackers)
-        assert rig.core.trackers[P0].position == 50
-        rig.source.cut_off()
-        rig.source.produce(b"a")
-        await until(lambda: rig.source.committed == {P0: 1})
+async def test_a_log_truncated_before_its_first_read_is_read_from_its_new_start() -> None:
+    async with running_lane(joined=False) as harness:
+        harness.source.committed = {P0: 50}
+        await eventually(lambda: harness.source.polls)
+        await harness.source.rebalance(P0)
+        await eventually(lambda: harness.scheduler.trackers)
+        assert harness.scheduler.trackers[P0].position == 50
+        harness.source.truncate()
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.source.committed == {P0: 1})

@@ -4,264 +4,267 @@ import asyncio
 
 import pytest
 
-from consumer.stream import commits
+from consumer.stream import committer
+from consumer.stream.hooks import CommitFinished, CommitResult, RecordsExpired
 from consumer.stream.records import Partition
-from consumer.stream.signals import CommitEnded, CommitResult, Overtaken
-from tests.unit.stream.harness import Rig, lane_on, until
+from tests.unit.stream.harness import LaneHarness, eventually, running_lane
 from tests.unit.stream.samples import P0, P1
 
 
-async def polled(rig: Rig) -> None:
+async def polled(harness: LaneHarness) -> None:
     """The lane goes round a few times: ticks too, which are as short."""
-    polls = rig.source.polls
-    await until(lambda: rig.source.polls > polls + 5)
+    polls = harness.source.polls
+    await eventually(lambda: harness.source.polls > polls + 5)
 
 
 async def test_only_the_completed_prefix_is_committed() -> None:
-    async with lane_on() as rig:
-        rig.source.produce(b"fast")
-        await until(lambda: rig.source.committed == {P0: 1})
-        rig.work.gate.clear()
-        rig.source.produce(b"slow")
-        await until(lambda: rig.work.running)
-        gate, rig.work.gate = rig.work.gate, asyncio.Event()
-        rig.work.gate.set()
-        rig.source.produce(b"fast")
-        await until(lambda: rig.work.order[0, b"fast"] == [0, 2])
-        await polled(rig)
-        assert rig.source.committed == {P0: 1}
+    async with running_lane() as harness:
+        harness.source.produce(b"fast")
+        await eventually(lambda: harness.source.committed == {P0: 1})
+        harness.jobs.gate.clear()
+        harness.source.produce(b"slow")
+        await eventually(lambda: harness.jobs.running)
+        gate, harness.jobs.gate = harness.jobs.gate, asyncio.Event()
+        harness.jobs.gate.set()
+        harness.source.produce(b"fast")
+        await eventually(lambda: harness.jobs.order[0, b"fast"] == [0, 2])
+        await polled(harness)
+        assert harness.source.committed == {P0: 1}
         gate.set()
-        await until(lambda: rig.source.committed == {P0: 3})
+        await eventually(lambda: harness.source.committed == {P0: 3})
 
 
 async def test_a_marker_at_the_tail_is_committed_so_that_lag_is_0() -> None:
-    async with lane_on() as rig:
-        rig.source.produce(b"a")
-        await until(lambda: rig.source.committed == {P0: 1})
-        rig.source.hole()
-        await until(lambda: rig.lag == 0)
-        assert rig.source.committed == {P0: 2}
+    async with running_lane() as harness:
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.source.committed == {P0: 1})
+        harness.source.hole()
+        await eventually(lambda: harness.lag == 0)
+        assert harness.source.committed == {P0: 2}
 
 
-async def test_a_topic_of_markers_only_is_committed_too() -> None:
-    async with lane_on(P0, P1) as rig:
-        rig.source.hole(P1)
-        await until(lambda: rig.source.committed.get(P1) == 1)
-        assert rig.work.started == 0
+async def test_a_partition_of_only_markers_is_committed() -> None:
+    async with running_lane(P0, P1) as harness:
+        harness.source.hole(P1)
+        await eventually(lambda: harness.source.committed.get(P1) == 1)
+        assert harness.jobs.started == 0
 
 
-async def test_a_marker_behind_a_record_that_is_not_done_waits_for_it() -> None:
-    async with lane_on() as rig:
-        rig.work.gate.clear()
-        rig.source.produce(b"a")
-        rig.source.hole()
-        await until(lambda: rig.work.running)
-        await polled(rig)
-        assert rig.source.committed == {}
-        rig.work.gate.set()
-        await until(lambda: rig.lag == 0)
+async def test_a_marker_behind_an_unfinished_record_is_not_committed() -> None:
+    async with running_lane() as harness:
+        harness.jobs.gate.clear()
+        harness.source.produce(b"a")
+        harness.source.hole()
+        await eventually(lambda: harness.jobs.running)
+        await polled(harness)
+        assert harness.source.committed == {}
+        harness.jobs.gate.set()
+        await eventually(lambda: harness.lag == 0)
 
 
-async def test_a_position_read_while_records_came_in_is_not_taken_for_theirs() -> None:
-    async with lane_on(limit=1) as rig:
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
+async def test_a_position_read_during_a_delivery_is_not_committed() -> None:
+    async with running_lane(limit=1) as harness:
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
         asked, go = asyncio.Event(), asyncio.Event()
-        position = rig.source.position
+        position = harness.source.position
 
         async def slowly(partition: Partition) -> int:
             asked.set()
             await go.wait()
             return await position(partition)
 
-        rig.source.position = slowly  # type: ignore[method-assign]
+        harness.source.position = slowly  # type: ignore[method-assign]
         await asked.wait()
-        rig.work.gate.clear()
-        rig.source.produce(b"a")
-        rig.source.hole()
-        await until(lambda: rig.work.running)
+        harness.jobs.gate.clear()
+        harness.source.produce(b"a")
+        harness.source.hole()
+        await eventually(lambda: harness.jobs.running)
         go.set()
-        rig.source.position = position  # type: ignore[method-assign]
-        await polled(rig)
-        assert rig.source.committed == {P0: 1}
-        rig.work.gate.set()
-        await until(lambda: rig.lag == 0)
+        harness.source.position = position  # type: ignore[method-assign]
+        await polled(harness)
+        assert harness.source.committed == {P0: 1}
+        harness.jobs.gate.set()
+        await eventually(lambda: harness.lag == 0)
 
 
-async def test_positions_that_a_failed_poll_has_moved_are_not_committed() -> None:
-    async with lane_on() as rig:
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
+async def test_positions_moved_by_a_failed_poll_are_not_committed() -> None:
+    async with running_lane() as harness:
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
         asked, go = asyncio.Event(), asyncio.Event()
-        position = rig.source.position
+        position = harness.source.position
 
         async def slowly(partition: Partition) -> int:
             asked.set()
             await go.wait()
-            return rig.source.ends[P0]
+            return harness.source.ends[P0]
 
-        rig.source.position = slowly  # type: ignore[method-assign]
+        harness.source.position = slowly  # type: ignore[method-assign]
         await asked.wait()
-        rig.source.position = position  # type: ignore[method-assign]
-        rig.source.failures.append(OSError())
-        rig.work.gate.clear()
-        rig.source.produce(b"b")
-        await until(lambda: not rig.source.failures)
+        harness.source.position = position  # type: ignore[method-assign]
+        harness.source.failures.append(OSError())
+        harness.jobs.gate.clear()
+        harness.source.produce(b"b")
+        await eventually(lambda: not harness.source.failures)
         go.set()
-        await polled(rig)
-        assert rig.source.committed == {P0: 1}
-        rig.work.gate.set()
-        await until(lambda: rig.lag == 0)
-        assert rig.work.order[0, b"b"] == [1]
+        await polled(harness)
+        assert harness.source.committed == {P0: 1}
+        harness.jobs.gate.set()
+        await eventually(lambda: harness.lag == 0)
+        assert harness.jobs.order[0, b"b"] == [1]
 
 
-async def test_positions_that_cannot_be_had_do_not_hold_up_commits() -> None:
-    async with lane_on() as rig:
+async def test_unavailable_positions_do_not_block_commits() -> None:
+    async with running_lane() as harness:
 
         async def fail(partition: Partition) -> int:
             raise OSError("no broker")
 
-        rig.source.position = fail  # type: ignore[method-assign]
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
+        harness.source.position = fail  # type: ignore[method-assign]
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
 
 
 @pytest.mark.parametrize(
     ("hangs", "result"), [(True, CommitResult.UNKNOWN), (False, CommitResult.FAILED)], ids=["hangs", "fails"]
 )
-async def test_a_commit_that_does_not_arrive_is_told_and_tried_again(hangs: bool, result: CommitResult) -> None:
-    async with lane_on() as rig:
+async def test_a_failed_or_timed_out_commit_is_reported_and_retried(hangs: bool, result: CommitResult) -> None:
+    async with running_lane() as harness:
 
         async def fail() -> None:
-            rig.source.on_commit = None
+            harness.source.on_commit = None
             if hangs:
                 await asyncio.Event().wait()
             raise OSError("no coordinator")
 
-        rig.source.on_commit = fail
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
-        ended = rig.told(CommitEnded)
-        assert [each.result for each in ended] == [result, CommitResult.COMMITTED]
+        harness.source.on_commit = fail
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
+        ended = harness.events_of(CommitFinished)
+        assert [event.result for event in ended] == [result, CommitResult.COMMITTED]
         assert ended[0].error == ("timed out" if hangs else "OSError: no coordinator")
-        assert ended[1].offsets == 1
+        assert ended[1].partitions == 1
 
 
-async def test_a_commit_cancelled_from_inside_is_unknown_and_tried_again() -> None:
-    async with lane_on() as rig:
+async def test_a_commit_cancelled_from_inside_is_unknown_and_retried() -> None:
+    async with running_lane() as harness:
 
         async def cancelled() -> None:
-            rig.source.on_commit = None
+            harness.source.on_commit = None
             raise asyncio.CancelledError
 
-        rig.source.on_commit = cancelled
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
-        assert [each.result for each in rig.told(CommitEnded)] == [CommitResult.UNKNOWN, CommitResult.COMMITTED]
+        harness.source.on_commit = cancelled
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
+        assert [event.result for event in harness.events_of(CommitFinished)] == [
+            CommitResult.UNKNOWN,
+            CommitResult.COMMITTED,
+        ]
 
 
-async def test_a_tick_that_fails_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_error_in_a_tick_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else it would work on for ever and commit nothing."""
-    async with lane_on() as rig:
-        monkeypatch.setattr(rig.core, "commits", lambda: 1 / 0)
+    async with running_lane() as harness:
+        monkeypatch.setattr(harness.scheduler, "committable", lambda: 1 / 0)
         with pytest.raises(ZeroDivisionError):
-            await rig.running
+            await harness.running
         monkeypatch.undo()
 
 
-async def test_records_that_retention_removed_before_they_were_read_are_told() -> None:
-    async with lane_on(joined=False) as rig:
+async def test_records_deleted_by_retention_before_they_were_read_are_reported() -> None:
+    async with running_lane(joined=False) as harness:
         for _ in range(10):
-            rig.source.produce(b"a")
-        rig.source.committed[P0] = 3
-        rig.source.retain_from(7)
-        await until(lambda: rig.source.polls)
-        await rig.source.rebalance(P0)
-        await rig.drained()
-        assert rig.told(Overtaken) == [Overtaken("retain", "comments", 0, 4)]
-        assert rig.work.order[0, b"a"] == [7, 8, 9]
+            harness.source.produce(b"a")
+        harness.source.committed[P0] = 3
+        harness.source.retain_from(7)
+        await eventually(lambda: harness.source.polls)
+        await harness.source.rebalance(P0)
+        await harness.drain()
+        assert harness.events_of(RecordsExpired) == [RecordsExpired("retain", "comments", 0, 4)]
+        assert harness.jobs.order[0, b"a"] == [7, 8, 9]
 
 
-async def test_a_group_without_a_commit_has_lost_nothing_when_the_log_begins_late() -> None:
-    async with lane_on(joined=False) as rig:
+async def test_a_group_without_a_commit_reports_no_expired_records() -> None:
+    async with running_lane(joined=False) as harness:
         for _ in range(3):
-            rig.source.produce(b"a")
-        rig.source.retain_from(2)
-        await until(lambda: rig.source.polls)
-        await rig.source.rebalance(P0)
-        await rig.drained()
-        assert rig.told(Overtaken) == []
+            harness.source.produce(b"a")
+        harness.source.retain_from(2)
+        await eventually(lambda: harness.source.polls)
+        await harness.source.rebalance(P0)
+        await harness.drain()
+        assert harness.events_of(RecordsExpired) == []
 
 
-async def test_a_partition_that_is_overtaken_while_it_is_paused_is_told_once() -> None:
+async def test_records_that_expire_while_their_partition_is_paused_are_reported_once() -> None:
     """An upstream that is down for longer than the topic keeps its records."""
-    async with lane_on(P0) as rig:
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
-        rig.core.paused = lambda: {P0}  # type: ignore[method-assign]
-        await until(lambda: rig.source.paused == {P0})
+    async with running_lane(P0) as harness:
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
+        harness.scheduler.paused = lambda: {P0}  # type: ignore[method-assign]
+        await eventually(lambda: harness.source.paused == {P0})
         for _ in range(10):
-            rig.source.produce(b"a")
-        rig.source.retain_from(6)
+            harness.source.produce(b"a")
+        harness.source.retain_from(6)
         for _ in range(3):
-            rig.clock.now += commits.START_CHECK_INTERVAL
-            await polled(rig)
-        assert rig.told(Overtaken) == [Overtaken("retain", "comments", 0, 5)]
-        rig.source.retain_from(8)
-        rig.clock.now += commits.START_CHECK_INTERVAL
-        await until(lambda: len(rig.told(Overtaken)) == 2)
-        assert rig.told(Overtaken)[1].records == 2
+            harness.clock.now += committer.START_CHECK_INTERVAL
+            await polled(harness)
+        assert harness.events_of(RecordsExpired) == [RecordsExpired("retain", "comments", 0, 5)]
+        harness.source.retain_from(8)
+        harness.clock.now += committer.START_CHECK_INTERVAL
+        await eventually(lambda: len(harness.events_of(RecordsExpired)) == 2)
+        assert harness.events_of(RecordsExpired)[1].records == 2
 
 
 async def test_positions_of_another_assignment_are_not_used() -> None:
-    async with lane_on() as rig:
-        rig.source.produce(b"a")
-        await until(lambda: rig.lag == 0)
+    async with running_lane() as harness:
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.lag == 0)
         asked, go = asyncio.Event(), asyncio.Event()
-        position = rig.source.position
+        position = harness.source.position
 
         async def slowly(partition: Partition) -> int:
             asked.set()
             await go.wait()
             return 99
 
-        rig.source.position = slowly  # type: ignore[method-assign]
+        harness.source.position = slowly  # type: ignore[method-assign]
         await asked.wait()
-        rig.source.position = position  # type: ignore[method-assign]
-        rig.core.assign([P0])
-        rig.core.locate(P0, 1)
+        harness.source.position = position  # type: ignore[method-assign]
+        harness.scheduler.assign([P0])
+        harness.scheduler.locate(P0, 1)
         go.set()
-        await polled(rig)
-        assert rig.source.committed == {P0: 1}
+        await polled(harness)
+        assert harness.source.committed == {P0: 1}
 
 
 async def test_nothing_is_committed_between_assignments() -> None:
-    async with lane_on() as rig:
-        await rig.lane._committer.halt()
-        rig.source.produce(b"a")
-        await until(lambda: rig.work.order[0, b"a"])
-        await rig.lane._committer.tick()
-        assert rig.source.commits == []
+    async with running_lane() as harness:
+        await harness.lane._committer.halt()
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.jobs.order[0, b"a"])
+        await harness.lane._committer.tick()
+        assert harness.source.commits == []
 
 
-async def test_starts_that_another_rebalance_has_made_old_are_not_used() -> None:
-    async with lane_on(joined=False) as rig:
-        await until(lambda: rig.source.polls)
+async def test_log_starts_read_before_a_rebalance_are_not_used() -> None:
+    async with running_lane(joined=False) as harness:
+        await eventually(lambda: harness.source.polls)
         asked, go = asyncio.Event(), asyncio.Event()
-        starts = rig.source.starts
+        starts = harness.source.starts
 
         async def slowly(partitions: object) -> dict[object, object]:
             asked.set()
             await go.wait()
             return {P0: (0, 99)}
 
-        rig.source.starts = slowly  # type: ignore[method-assign, assignment]
-        await rig.source.rebalance(P0)
+        harness.source.starts = slowly  # type: ignore[method-assign, assignment]
+        await harness.source.rebalance(P0)
         await asked.wait()
-        rig.source.starts = starts  # type: ignore[method-assign]
-        rig.core.assign([P0])
+        harness.source.starts = starts  # type: ignore[method-assign]
+        harness.scheduler.assign([P0])
         go.set()
-        rig.source.produce(b"a")
-        await rig.drained()
-        assert rig.told(Overtaken) == []
-        assert rig.work.order[0, b"a"] == [0]
+        harness.source.produce(b"a")
+        await harness.drain()
+        assert harness.events_of(RecordsExpired) == []
+        assert harness.jobs.order[0, b"a"] == [0]

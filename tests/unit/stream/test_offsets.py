@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.stream.offsets import Completed, OffsetTracker
+from consumer.stream.offsets import CompletedOffsets, OffsetTracker
 
 OFFSETS = st.lists(st.integers(0, 60), unique=True).map(sorted)
 
@@ -12,16 +12,16 @@ OFFSETS = st.lists(st.integers(0, 60), unique=True).map(sorted)
 def test_nothing_is_committable_before_the_first_is_done() -> None:
     tracker = OffsetTracker(5)
     assert tracker.deliver([7, 8, 12], 13) == [7, 8, 12]
-    assert (tracker.committable, tracker.position, tracker.span, tracker.dirty) == (7, 13, 3, True)
+    assert (tracker.committable, tracker.position, tracker.pending_count, tracker.dirty) == (7, 13, 3, True)
     tracker.done(8)
-    assert (tracker.committable, tracker.span) == (7, 3)
+    assert (tracker.committable, tracker.pending_count) == (7, 3)
     tracker.done(7)
-    assert (tracker.committable, tracker.span) == (12, 1)
+    assert (tracker.committable, tracker.pending_count) == (12, 1)
     tracker.done(12)
-    assert (tracker.committable, tracker.span) == (13, 0)
+    assert (tracker.committable, tracker.pending_count) == (13, 0)
 
 
-def test_the_position_covers_what_is_never_delivered() -> None:
+def test_the_position_covers_holes_in_the_log() -> None:
     tracker = OffsetTracker(0)
     tracker.deliver([0], 3)
     tracker.done(0)
@@ -32,14 +32,14 @@ def test_the_position_covers_what_is_never_delivered() -> None:
     assert tracker.position == 9
 
 
-def test_what_comes_again_after_a_seek_is_not_worked_on_again() -> None:
+def test_records_delivered_again_after_a_seek_are_not_processed_again() -> None:
     tracker = OffsetTracker(0)
     tracker.deliver([0, 1], 2)
     assert tracker.deliver([0, 1, 2], 3) == [2]
-    assert tracker.span == 3
+    assert tracker.pending_count == 3
 
 
-def test_an_acknowledged_commit_leaves_nothing_to_do() -> None:
+def test_an_acknowledged_commit_leaves_nothing_to_commit() -> None:
     tracker = OffsetTracker(4)
     assert not tracker.dirty
     tracker.deliver([4], 5)
@@ -50,13 +50,13 @@ def test_an_acknowledged_commit_leaves_nothing_to_do() -> None:
     assert tracker.completed() is None
 
 
-def test_the_next_assignment_skips_what_is_done() -> None:
+def test_the_next_assignment_skips_completed_offsets() -> None:
     before = OffsetTracker(0)
     before.deliver([0, 1, 2, 3], 4)
     before.done(0)
     before.done(2)
     completed = before.completed()
-    assert completed == Completed(((0, 1),), frozenset({2}))
+    assert completed == CompletedOffsets(((0, 1),), frozenset({2}))
     after = OffsetTracker(0, completed)
     assert after.deliver([0, 1, 2, 3], 4) == [1, 3]
     assert after.committable == 1
@@ -65,7 +65,7 @@ def test_the_next_assignment_skips_what_is_done() -> None:
 
 
 @pytest.mark.parametrize("delivered", [0, 1, 2, 3])
-def test_what_is_done_stays_known_when_it_is_not_delivered_before_the_next_rebalance(delivered: int) -> None:
+def test_completed_offsets_not_delivered_again_survive_the_next_rebalance(delivered: int) -> None:
     first = OffsetTracker(0)
     first.deliver([0, 1, 2, 3, 4], 5)
     for offset in (0, 1, 3):
@@ -76,13 +76,13 @@ def test_what_is_done_stays_known_when_it_is_not_delivered_before_the_next_rebal
     assert third.deliver(range(5), 5) == [2, 4]
 
 
-def test_what_is_known_ahead_of_a_rewound_position_or_a_hole_stays_known() -> None:
+def test_completed_offsets_above_the_position_stay_known() -> None:
     """Another member's late commit can rewind ours; a first record can lie behind a transaction marker."""
-    known = Completed(((10, 20),), frozenset({25}))
+    known = CompletedOffsets(((10, 20),), frozenset({25}))
     tracker = OffsetTracker(5, known)
     tracker.deliver([5, 6], 7)
     tracker.done(5)
-    assert tracker.completed() == Completed(((5, 6), (10, 20)), frozenset({25}))
+    assert tracker.completed() == CompletedOffsets(((5, 6), (10, 20)), frozenset({25}))
 
 
 @given(delivered=OFFSETS, data=st.data(), hole=st.integers(0, 5))
@@ -97,11 +97,11 @@ def test_the_committable_offset_is_the_first_delivered_that_is_not_done(
         tracker.done(offset)
     left = [offset for offset in delivered if offset not in done]
     assert tracker.committable == (left[0] if left else position)
-    assert tracker.span == len([offset for offset in delivered if left and offset >= left[0]])
+    assert tracker.pending_count == len([offset for offset in delivered if left and offset >= left[0]])
 
 
 @given(delivered=OFFSETS, cuts=st.lists(st.integers(0, 60), max_size=4), data=st.data())
-def test_over_any_number_of_rebalances_exactly_what_is_not_done_is_worked_on(
+def test_over_any_number_of_rebalances_exactly_the_unfinished_records_are_processed(
     delivered: list[int], cuts: list[int], data: st.DataObject
 ) -> None:
     first = OffsetTracker(0)

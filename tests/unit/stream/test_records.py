@@ -21,10 +21,10 @@ def made(headers: tuple[tuple[str, bytes | None], ...]) -> Record:
         ((("repair", b"\xff"),), "�"),
     ],
 )
-def test_a_header_is_the_last_of_its_name(headers: tuple[tuple[str, bytes | None], ...], text: str | None) -> None:
+def test_header_returns_the_last_of_its_name(headers: tuple[tuple[str, bytes | None], ...], text: str | None) -> None:
     assert made(headers).header("repair") == text
 
 
-def test_its_size_is_all_that_it_holds() -> None:
+def test_the_size_of_a_record_covers_key_value_and_headers() -> None:
     assert made((("name", b"12"), ("none", None))).size == len(b"key") + len(b"value") + len("name12none")
     assert Record("t", 0, 0, 0, None, None).size == 0

@@ -16,10 +16,10 @@ ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class Consumer:
-    """Answers as scripted, and notes what it was told."""
+    """Answers as scripted, and notes what it was calls."""
 
     def __init__(self) -> None:
-        self.told: list[Any] = []
+        self.calls: list[Any] = []
         self.refuses: Exception | None = None
         self.polled: dict[TopicPartition, list[Any]] = {}
         self.committed_offsets: dict[TopicPartition, int | None] = {}
@@ -33,19 +33,19 @@ class Consumer:
             raise self.refuses
 
     async def stop(self) -> None:
-        self.told.append("stop")
+        self.calls.append("stop")
 
     async def getmany(self, timeout_ms: int, max_records: int) -> dict[TopicPartition, list[Any]]:
         if self.refuses is not None:
             raise self.refuses
-        self.told.append((timeout_ms, max_records))
+        self.calls.append((timeout_ms, max_records))
         return self.polled
 
     async def position(self, _tp: TopicPartition) -> int:
         return 9
 
     async def commit(self, offsets: Mapping[TopicPartition, tuple[int, str]]) -> None:
-        self.told.append({tp: offset for tp, (offset, note) in offsets.items() if committed_at(note)})
+        self.calls.append({tp: offset for tp, (offset, metadata) in offsets.items() if committed_at(metadata)})
 
     async def beginning_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, 5)
@@ -54,16 +54,16 @@ class Consumer:
         return self.committed_offsets.get(tp)
 
     def seek(self, tp: TopicPartition, offset: int) -> None:
-        self.told.append(("seek", tp, offset))
+        self.calls.append(("seek", tp, offset))
 
     def assignment(self) -> set[TopicPartition]:
         return {ZERO, ONE}
 
     def pause(self, tp: TopicPartition) -> None:
-        self.told.append(("pause", tp))
+        self.calls.append(("pause", tp))
 
     def resume(self, tp: TopicPartition) -> None:
-        self.told.append(("resume", tp))
+        self.calls.append(("resume", tp))
 
 
 class Listening:
@@ -89,9 +89,7 @@ def source(consumer: Consumer) -> KafkaSource:
     return KafkaSource(lambda: consumer, ["t"])  # type: ignore[arg-type, return-value]
 
 
-async def test_it_subscribes_with_a_listener_that_passes_assignments_on(
-    source: KafkaSource, consumer: Consumer
-) -> None:
+async def test_the_subscription_forwards_assignments_to_the_listener(source: KafkaSource, consumer: Consumer) -> None:
     listening = Listening()
     await source.start(listening)
     await consumer.listener.on_partitions_revoked(set())
@@ -99,74 +97,74 @@ async def test_it_subscribes_with_a_listener_that_passes_assignments_on(
     assert (consumer.topics, listening.heard) == (["t"], ["revoked", "assigned"])
 
 
-async def test_a_start_that_fails_leaves_no_consumer_behind(source: KafkaSource, consumer: Consumer) -> None:
+async def test_a_failed_start_stops_the_consumer(source: KafkaSource, consumer: Consumer) -> None:
     consumer.refuses = KafkaConnectionError()
     with pytest.raises(KafkaConnectionError):
         await source.start(Listening())
-    assert consumer.told == ["stop"]
+    assert consumer.calls == ["stop"]
 
 
-async def test_stop_before_start_is_nothing(source: KafkaSource, consumer: Consumer) -> None:
+async def test_stop_before_start_does_nothing(source: KafkaSource, consumer: Consumer) -> None:
     await source.stop()
-    assert consumer.told == []
+    assert consumer.calls == []
     await source.start(Listening())
     await source.stop()
-    assert consumer.told == ["stop"]
+    assert consumer.calls == ["stop"]
 
 
-async def test_a_poll_gives_records_and_the_position_after_them(source: KafkaSource, consumer: Consumer) -> None:
+async def test_a_poll_returns_records_and_the_position_after_them(source: KafkaSource, consumer: Consumer) -> None:
     message = SimpleNamespace(
         topic="t", partition=0, offset=7, timestamp=1, key=b"k", value=b"v", headers=(("replay", b"backfill"),)
     )
     consumer.polled = {ZERO: [message]}
     await source.start(Listening())
     (batch,) = await source.poll(0.2, 500)
-    assert consumer.told == [(200, 500)]
+    assert consumer.calls == [(200, 500)]
     assert (batch.partition, batch.position) == (Partition("t", 0), 9)
     assert batch.records[0].header("replay") == "backfill"
 
 
-async def test_a_poll_after_the_stop_says_so(source: KafkaSource, consumer: Consumer) -> None:
+async def test_a_poll_after_stop_raises_source_closed(source: KafkaSource, consumer: Consumer) -> None:
     await source.start(Listening())
     consumer.refuses = ConsumerStoppedError()
     with pytest.raises(SourceClosed):
         await source.poll(0.2, 500)
 
 
-async def test_offsets(source: KafkaSource, consumer: Consumer) -> None:
+async def test_commit_position_and_seek_to_committed(source: KafkaSource, consumer: Consumer) -> None:
     consumer.committed_offsets = {ZERO: 8}
     await source.start(Listening())
     await source.commit({Partition("t", 0): 8})
     assert await source.position(Partition("t", 0)) == 9
     assert await source.starts([]) == {}
     await source.seek_to_committed([Partition("t", 0), Partition("t", 1)])
-    assert consumer.told == [{ZERO: 8}, ("seek", ZERO, 8), ("seek", ONE, 5)]
+    assert consumer.calls == [{ZERO: 8}, ("seek", ZERO, 8), ("seek", ONE, 5)]
 
 
-async def test_a_commit_below_the_log_start_is_read_from_the_log_start(source: KafkaSource, consumer: Consumer) -> None:
+async def test_seek_to_committed_never_seeks_below_the_log_start(source: KafkaSource, consumer: Consumer) -> None:
     consumer.committed_offsets = {ZERO: 2}
     await source.start(Listening())
     await source.seek_to_committed([Partition("t", 0)])
-    assert consumer.told == [("seek", ZERO, 5)]
+    assert consumer.calls == [("seek", ZERO, 5)]
 
 
-async def test_pauses_are_told_once_and_forgotten_with_the_assignment(source: KafkaSource, consumer: Consumer) -> None:
+async def test_pauses_are_sent_once_and_forgotten_with_the_assignment(source: KafkaSource, consumer: Consumer) -> None:
     await source.start(Listening())
     both = source.assignment()
     zero, one = Partition("t", 0), Partition("t", 1)
     for wanted in ({zero}, {zero}, {one}):
         source.set_paused(set(wanted), both)
-    assert consumer.told == [("pause", ZERO), ("pause", ONE), ("resume", ZERO)]
+    assert consumer.calls == [("pause", ZERO), ("pause", ONE), ("resume", ZERO)]
     source.forget_pauses()
     source.set_paused(set(), both)
-    assert len(consumer.told) == 3
+    assert len(consumer.calls) == 3
 
 
 @pytest.mark.parametrize(
     ("coordinator", "evicted"),
     [(SimpleNamespace(generation=-1), True), (SimpleNamespace(generation=3), False), (None, False)],
 )
-async def test_an_eviction(
+async def test_evicted_reads_the_coordinators_generation(
     source: KafkaSource, consumer: Consumer, coordinator: SimpleNamespace | None, evicted: bool
 ) -> None:
     await source.start(Listening())
@@ -175,14 +173,14 @@ async def test_an_eviction(
 
 
 @pytest.mark.parametrize(
-    ("note", "seconds"),
-    [("2026-01-01T00:00:00.250+00:00", 1_767_225_600.25), ("", None), ("another's note", None)],
+    ("metadata", "seconds"),
+    [("2026-01-01T00:00:00.250+00:00", 1_767_225_600.25), ("", None), ("another's metadata", None)],
 )
-def test_a_commit_says_when_it_was_made(note: str, seconds: float | None) -> None:
-    assert committed_at(note) == seconds
+def test_the_metadata_of_a_commit_holds_its_time(metadata: str, seconds: float | None) -> None:
+    assert committed_at(metadata) == seconds
 
 
-async def test_all_partitions_are_asked_about_at_once(
+async def test_committed_offsets_are_fetched_side_by_side(
     source: KafkaSource, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     both = asyncio.Barrier(2)

@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from consumer.http.transport import Reply, Request, Unreachable
+from consumer.http.transport import ConnectError, Request, Response
 from consumer.memory.policy import Rules
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallMap
@@ -55,17 +55,17 @@ class Paperclip:
         self.hangs = False
         self.client = PaperclipClient(self.send, "http://paperclip", key="our-board-key", user_agent="test")
 
-    async def send(self, request: Request) -> Reply:
+    async def send(self, request: Request) -> Response:
         path = request.url.removeprefix("http://paperclip")
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
         self.asked.append((token, path))
         if self.hangs:
             await asyncio.Event().wait()
         if self.down:
-            raise Unreachable("refused")
+            raise ConnectError("refused")
         return self._answer(token, path)
 
-    def _answer(self, token: str, path: str) -> Reply:
+    def _answer(self, token: str, path: str) -> Response:
         company, agent = (None, None) if token == "our-board-key" else self.owners.get(token, ("", ""))
         if company == "":
             return _json(401, {"error": "Agent authentication required"})
@@ -111,11 +111,11 @@ class Office:
             assert seconds >= 0
             self.counted[tool, outcome] += 1
 
-        callers = Callers(self.secret, self.paperclip.client.under, 30.0)
+        callers = Callers(self.secret, self.paperclip.client.with_key, 30.0)
         return Desk(self.memories, callers, observe, lambda event, **_fields: self.warnings.append(event))
 
     def _see(self, agent: Agent) -> PaperclipClient:
-        return self.paperclip.client.under(agent.bearer) if agent.bearer else self.paperclip.client
+        return self.paperclip.client.with_key(agent.bearer) if agent.bearer else self.paperclip.client
 
     def recalled(self, run: str = ADAS_RUN, texts: Sequence[str] = (SERVED,), **changes: Any) -> None:
         """Something was recalled at the start of a run, as the worker would write it."""
@@ -191,5 +191,5 @@ def _issue(id_: str, company: str, agent: str, origin: str | None) -> dict[str, 
     return {"id": id_, "companyId": company, "assigneeAgentId": agent, "originId": origin, "title": "Plan the release"}
 
 
-def _json(status: int, body: object) -> Reply:
-    return Reply(status, {"content-type": "application/json"}, json.dumps(body).encode())
+def _json(status: int, body: object) -> Response:
+    return Response(status, {"content-type": "application/json"}, json.dumps(body).encode())

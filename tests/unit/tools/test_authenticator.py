@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from consumer.errors import HandlingError, UpstreamDown
-from consumer.http.transport import Reply
+from consumer.http.transport import Response
 from consumer.tools.authenticator import LIMIT, Callers, _Remembered
 from consumer.tools.credentials import Agent, Claims, Refused
 from tests.unit.tools.office import ADA, BEN, COMPANY, KEY, SECRET, Paperclip
@@ -30,7 +30,7 @@ def clock() -> Clock:
 
 @pytest.fixture
 def callers(paperclip: Paperclip, clock: Clock) -> Callers:
-    return Callers(SECRET, paperclip.client.under, 30.0, clock)
+    return Callers(SECRET, paperclip.client.with_key, 30.0, clock)
 
 
 async def test_a_key_is_asked_about_once_and_again_after_a_while(
@@ -106,8 +106,8 @@ async def test_while_paperclip_is_down_nobody_is_refused_and_nothing_is_kept(
 async def test_what_each_answer_of_paperclip_means(
     paperclip: Paperclip, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, refused: bool
 ) -> None:
-    monkeypatch.setattr(paperclip, "_answer", lambda *_: Reply(status, {}, body))
-    callers = Callers(None, paperclip.client.under, 30.0)
+    monkeypatch.setattr(paperclip, "_answer", lambda *_: Response(status, {}, body))
+    callers = Callers(None, paperclip.client.with_key, 30.0)
     with pytest.raises(Refused if refused else HandlingError):
         await callers.identify(Claims(KEY[ADA]))
 

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from consumer.errors import Permanent, Transient, Upstream
-from consumer.http.rest_client import Rest
-from consumer.http.transport import Reply, Request
+from consumer.http.rest_client import RestClient
+from consumer.http.transport import Request, Response
 from consumer.tools.registration import FORWARDED, Connect, Wanted
 from tests.unit.tools.office import COMPANY, SECRET
 
@@ -28,7 +28,7 @@ class Paperclip:
         self.status: int | None = None
         self.unreachable = False
 
-    async def send(self, request: Request) -> Reply:  # noqa: PLR0911 - one for each route
+    async def send(self, request: Request) -> Response:  # noqa: PLR0911 - one for each route
         path = request.url.removeprefix("http://paperclip/api")
         if self.status is not None:
             return _json(self.status, {"error": "no"})
@@ -61,7 +61,7 @@ class Paperclip:
                 return self._refresh(self.connections[id_])
         raise AssertionError(f"{request.method} {path}")
 
-    def _refresh(self, connection: dict[str, Any]) -> Reply:
+    def _refresh(self, connection: dict[str, Any]) -> Response:
         (ref,) = connection["credentialRefs"]
         if self.unreachable:
             return _json(502, {"error": "fetch failed", "code": "catalog_refresh_failed"})
@@ -73,7 +73,7 @@ class Paperclip:
 
 async def connect(paperclip: Paperclip, *, dry_run: bool = False, url: str = TOOLS) -> tuple[bool, list[str]]:
     said: list[str] = []
-    rest = Rest(paperclip.send, "http://paperclip", Upstream.PAPERCLIP, key="k", user_agent="test", timeout=5)
+    rest = RestClient(paperclip.send, "http://paperclip", Upstream.PAPERCLIP, key="k", user_agent="test", timeout=5)
     done = await Connect(rest, Wanted(COMPANY, url, SECRET), said.append, dry_run=dry_run).run()
     assert SECRET not in "".join(said)
     return done, said
@@ -210,5 +210,5 @@ async def test_another_server_at_paperclips_url() -> None:
         await connect(paperclip)
 
 
-def _json(status: int, body: object) -> Reply:
-    return Reply(status, {}, json.dumps(body).encode())
+def _json(status: int, body: object) -> Response:
+    return Response(status, {}, json.dumps(body).encode())

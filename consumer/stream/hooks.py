@@ -1,7 +1,7 @@
-"""What the engine tells the world, as data. It knows neither Prometheus nor structlog: adapters take a `Signal`.
+"""Engine events for observers. The engine knows neither Prometheus nor structlog: adapters implement a `Hook`.
 
-Two ways out: a `Notify` is called for what happens (it must not block and must not raise), and `LaneState` says how a
-lane stands when someone looks.
+A `Hook` is called for each event; it must neither block nor raise. `LaneState` is a snapshot of a lane for gauges and
+health checks.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,8 +12,8 @@ from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.results import FailReason, SkipReason
 
 
-class Ending(StrEnum):
-    """How one attempt at a record ended (closed: the metric label `outcome`)."""
+class AttemptOutcome(StrEnum):
+    """How an attempt at a record ended. Values of the metric label `outcome`."""
 
     SUCCEEDED = "succeeded"
     SKIPPED = "skipped"
@@ -24,7 +24,7 @@ class Ending(StrEnum):
 
 
 class ParkReason(StrEnum):
-    """Why a key is parked (closed: a metric label)."""
+    """Why a key is parked. Values of a metric label."""
 
     RETRY = "retry"
     NOT_YET = "not_yet"
@@ -32,16 +32,16 @@ class ParkReason(StrEnum):
 
 
 class BreakerReason(StrEnum):
-    """Why a breaker is open (closed: a metric label)."""
+    """Why a breaker holds the lane back. Values of a metric label."""
 
     UNREACHABLE = "unreachable"
     REFUSED = "refused"
     FAILING = "failing"
-    SLOWED = "slowed"
+    THROTTLED = "throttled"
 
 
 class CommitResult(StrEnum):
-    """How a commit ended: a cancelled or timed-out one is unknown, not failed (closed: a metric label)."""
+    """How a commit ended. A cancelled or timed-out commit is unknown, not failed. Values of a metric label."""
 
     COMMITTED = "committed"
     FAILED = "failed"
@@ -49,7 +49,7 @@ class CommitResult(StrEnum):
 
 
 class RebalanceKind(StrEnum):
-    """What the group did to us (closed: a metric label)."""
+    """How the assignment changed. Values of a metric label."""
 
     ASSIGNED = "assigned"
     REVOKED = "revoked"
@@ -57,20 +57,21 @@ class RebalanceKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Attempted:
-    """One attempt at a record ended.
+class AttemptFinished:
+    """An attempt at a record ended.
 
     Attributes:
-        reason: of a skip, a failure or a dead letter.
-        duration: seconds of this attempt; age: seconds from the record's timestamp to now.
+        duration: seconds that the attempt took.
+        age: seconds from the record's timestamp until now.
+        reason: of a skip, a failure, a retry or a dead letter.
         delay: seconds until the next attempt, for `retried`.
-        error: for people, with no body and no key in it; "" if none.
-        facts: what the job said of the record (event id, type, run or comment id), with topic, partition and offset.
+        error: text without bodies and keys; "" if none.
+        facts: the job's log fields (event id, event type, run or comment id), with topic, partition and offset.
     """
 
     lane: str
     handler: str
-    ending: Ending
+    outcome: AttemptOutcome
     duration: float
     age: float
     attempts: int
@@ -81,18 +82,18 @@ class Attempted:
 
 
 @dataclass(frozen=True, slots=True)
-class CommitEnded:
-    """A commit ended; `offsets`: how many partitions it named."""
+class CommitFinished:
+    """A commit of offsets for this many partitions ended."""
 
     lane: str
     result: CommitResult
-    offsets: int
+    partitions: int
     error: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalanced:
-    """Partitions came or went; `drained` says whether all in-flight records ended within the drain time-out."""
+    """Partitions were assigned or taken away. `drained`: all records in flight ended within the drain timeout."""
 
     lane: str
     kind: RebalanceKind
@@ -102,7 +103,7 @@ class Rebalanced:
 
 
 @dataclass(frozen=True, slots=True)
-class BreakerMoved:
+class BreakerChanged:
     """A breaker opened or closed."""
 
     lane: str
@@ -113,8 +114,8 @@ class BreakerMoved:
 
 
 @dataclass(frozen=True, slots=True)
-class Overtaken:
-    """Retention removed records before they were read."""
+class RecordsExpired:
+    """Retention deleted records before they were read."""
 
     lane: str
     topic: str
@@ -131,28 +132,28 @@ class PollFailed:
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck:
-    """The watchdog saw no progress; `stack` is where the task hangs."""
+class Stalled:
+    """The watchdog saw no progress. `stack` shows where the task hangs."""
 
     lane: str
     seconds: float
     stack: str
 
 
-Signal = Attempted | CommitEnded | Rebalanced | BreakerMoved | Overtaken | PollFailed | Stuck
-Notify = Callable[[Signal], None]
+EngineEvent = AttemptFinished | CommitFinished | Rebalanced | BreakerChanged | RecordsExpired | PollFailed | Stalled
+Hook = Callable[[EngineEvent], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LaneState:
-    """How a lane stands now. Times are seconds since the epoch, 0 for never; counts per topic are by topic name.
+    """A snapshot of a lane. Times are seconds since the epoch, 0 for never; counts per topic are keyed by topic name.
 
     Attributes:
-        breakers: open breakers and why.
-        oldest_uncommitted: age in seconds of the oldest delivered record that is not committed.
+        breakers: reasons of the breakers that hold the lane back.
+        oldest_uncommitted: age in seconds of the oldest unfinished record.
         oldest_in_flight: seconds that the longest-running attempt has taken.
-        joined: whether the member has, or has had, an assignment (even an empty one: a standby).
-        rebalancing: whether a rebalance is under way.
+        joined: whether the member ever had an assignment (an empty one counts: a standby).
+        rebalancing: whether a rebalance is in progress.
     """
 
     lane: str

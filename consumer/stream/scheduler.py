@@ -1,56 +1,45 @@
-"""A lane's decisions, without any I/O: what to start, what a result means, what to commit, what to pause.
+"""The decisions of a lane, without I/O: what to start, what a result means, what to commit, what to pause.
 
-The shell around it (`lane`) polls, runs jobs, writes dead letters and commits; it asks this core at every step. All
-times are seconds on one clock, handed in.
+`Lane` polls, runs jobs, writes dead letters and commits; it consults the scheduler at every step. All times are seconds
+on one clock and passed in.
 """
 
-import traceback
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
-from pathlib import PurePath
 
-from consumer.errors import DeadLetterReason, HandlingError, NotYet, Permanent, Transient, Upstream, UpstreamDown
+from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.stream.backpressure import BackpressureLimits, PartitionLoad
 from consumer.stream.breaker import Breaker
-from consumer.stream.items import Item, Key
-from consumer.stream.keys import KeyQueues
-from consumer.stream.offsets import Completed, OffsetTracker
-from consumer.stream.pressure import Limits, Pressure
-from consumer.stream.records import Partition, Record
+from consumer.stream.dead_letter_writer import describe_error
+from consumer.stream.hooks import AttemptOutcome, BreakerReason, ParkReason
+from consumer.stream.key_queues import KeyQueues
+from consumer.stream.offsets import CompletedOffsets, OffsetTracker
+from consumer.stream.records import Key, Partition, Record, WorkItem
 from consumer.stream.retry import RetryPolicy
-from consumer.stream.signals import BreakerReason, Ending, ParkReason
 
 Result = Outcome | Exception | None
-"""What a job came to: an outcome, an error, or None for a record that means nothing here."""
+"""A job's result: an outcome, an error, or None for a record that is ignored."""
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
-    """What a result means for its record. With `dead` a dead letter must be written before the record is done."""
+class Decision:
+    """What a result means for its record. With `dead_letter`, one must be written before the record is done."""
 
-    ending: Ending
+    outcome: AttemptOutcome
     reason: SkipReason | FailReason | DeadLetterReason | ParkReason | None = None
     delay: float = 0.0
-    dead: bool = False
+    dead_letter: bool = False
 
 
-def in_words(error: Exception) -> str:
-    """An error for the log and the dead letter; of those that are not ours, which may quote a body, only the place."""
-    if isinstance(error, HandlingError):
-        return str(error) or type(error).__name__
-    frames = traceback.extract_tb(error.__traceback__)
-    place = f" in {frames[-1].name} ({PurePath(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
-    return type(error).__name__ + place
-
-
-class LaneCore:
+class LaneScheduler:
     """The state of one lane over its assignments.
 
     Args:
         limit: how many records may be in flight.
     """
 
-    def __init__(self, limit: int, retry: RetryPolicy, limits: Limits) -> None:
+    def __init__(self, limit: int, retry: RetryPolicy, limits: BackpressureLimits) -> None:
         self.limit = limit
         self.epoch = 0
         self.stopped = True
@@ -59,74 +48,74 @@ class LaneCore:
         self.breakers = {upstream: Breaker(upstream) for upstream in Upstream}
         self._retry = retry
         self._limits = limits
-        self._pressure: dict[Partition, Pressure] = {}
-        self._completed: dict[Partition, Completed] = {}
+        self._loads: dict[Partition, PartitionLoad] = {}
+        self._completed: dict[Partition, CompletedOffsets] = {}
         self._assigned: frozenset[Partition] = frozenset()
-        self._probe: Item | None = None
+        self._probe: WorkItem | None = None
 
     # Assignments
 
     def assign(self, partitions: Iterable[Partition]) -> None:
-        """A new assignment has begun; what is left of the one before is dropped first."""
+        """Begin an assignment, after ending the previous one."""
         self.revoke()
         self._assigned = frozenset(partitions)
         self._completed = {p: done for p, done in self._completed.items() if p in self._assigned}
         self.stopped = False
 
     def stop(self) -> None:
-        """Start nothing any more; what is in flight may still end and count."""
+        """Start nothing more; records in flight may still finish and count."""
         self.stopped = True
 
     def revoke(self) -> None:
-        """The assignment is over: forget its records, keep what is done of it for the next, which may hold it too."""
+        """End the assignment: drop its records, but keep its completed offsets for partitions that come back."""
         self.stopped = True
         self.epoch += 1
         if self._assigned:
             self._completed |= {p: done for p, t in self.trackers.items() if (done := t.completed())}
         self._assigned = frozenset()
         self.trackers = {}
-        self._pressure = {}
+        self._loads = {}
         self.keys = KeyQueues()
         self._probe = None
 
     @property
     def assigned(self) -> frozenset[Partition]:
-        """The partitions of the running assignment."""
+        """The partitions of the current assignment."""
         return self._assigned
 
     # Records in
 
     def deliver(self, partition: Partition, records: list[Record], position: int) -> None:
-        """Take the records that one poll delivered of a partition, in order, and the position after them.
+        """Take the records that a poll returned for a partition, in order, and the position after them.
 
-        Records of a partition that is not assigned are dropped: its owner will be given them.
+        Records of a partition that is not assigned are dropped; its owner gets them.
         """
         if partition not in self._assigned or not records:
             return
         tracker = self.locate(partition, records[0].offset)
-        fresh = set(tracker.deliver([record.offset for record in records], position))
-        pressure = self._pressure[partition]
+        unprocessed = set(tracker.deliver([record.offset for record in records], position))
+        load = self._loads[partition]
         for record in records:
-            if record.offset in fresh:
-                pressure.add(record.size)
-                self.keys.add(Item(record, self.epoch))
+            if record.offset in unprocessed:
+                load.add(record.size)
+                self.keys.add(WorkItem(record, self.epoch))
 
-    def rewound(self, partition: Partition, records: list[Record]) -> bool:
-        """Whether these records lie before what was delivered of their partition already.
+    def is_truncated(self, partition: Partition, records: list[Record]) -> bool:
+        """Whether these records lie below what this partition already delivered.
 
-        Its log is not what it was: an unclean election or a lost disk cut it off, and Kafka has filled it anew.
+        An unclean election or a lost disk truncated its log, and new records now have the old offsets.
         """
         tracker = self.trackers.get(partition)
         return tracker is not None and bool(records) and records[0].offset < tracker.position
 
-    def start_over(self, rewound: Mapping[Partition, int]) -> None:
-        """Begin the assignment anew, with these partitions at these positions; what is done of the others stays so."""
+    def reset(self, truncated: Mapping[Partition, int]) -> None:
+        """Restart the assignment with these partitions at these positions; keep the others' completed offsets."""
         assigned = self._assigned
         self.revoke()
-        for partition in rewound:
+        for partition in truncated:
             self._completed.pop(partition, None)
         self.assign(assigned)
-        for partition, position in rewound.items():
+        for partition, position in truncated.items():
             self.locate(partition, position)
 
     def locate(self, partition: Partition, position: int) -> OffsetTracker:
@@ -135,13 +124,13 @@ class LaneCore:
         if tracker is None:
             tracker = OffsetTracker(position, self._completed.pop(partition, None))
             self.trackers[partition] = tracker
-            self._pressure[partition] = Pressure(self._limits.share(len(self._assigned)))
+            self._loads[partition] = PartitionLoad(self._limits.share(len(self._assigned)))
         return tracker
 
     # Work
 
-    def start(self, now: float) -> Item | None:
-        """The next record to work on; None if none may start now."""
+    def start(self, now: float) -> WorkItem | None:
+        """The next record to process; None if none may start now."""
         if self.stopped or self.keys.running >= self.limit:
             return None
         self.keys.unpark_due(now)
@@ -151,7 +140,7 @@ class LaneCore:
             item.started = now
         return item
 
-    def _start_blocked(self, blocking: list[Breaker], now: float) -> Item | None:
+    def _start_blocked(self, blocking: list[Breaker], now: float) -> WorkItem | None:
         if any(breaker.wait_until() > now for breaker in blocking):
             return None
         is_probe = any(breaker.open for breaker in blocking)
@@ -161,13 +150,13 @@ class LaneCore:
         if item is None:
             return None
         for breaker in blocking:
-            breaker.started(now)
+            breaker.record_start(now)
         if is_probe:
             self._probe = item
         return item
 
     def next_wake(self, now: float) -> float | None:
-        """When `start` may have something that it has not now; None: only a new record or a result can change that."""
+        """When `start` may return a record without a new record or result; None for never."""
         if self.stopped or self.keys.running >= self.limit:
             return None
         times = [due] if (due := self.keys.next_due()) is not None else []
@@ -178,9 +167,9 @@ class LaneCore:
         return min(times, default=None)
 
     def finish(  # noqa: PLR0911 - one return for each kind of result
-        self, item: Item, result: Result, answered: Set[Upstream], now: float
-    ) -> Verdict | None:
-        """Turn the result of a started record into what happens to it. None: it belongs to another epoch.
+        self, item: WorkItem, result: Result, answered: Set[Upstream], now: float
+    ) -> Decision | None:
+        """Decide what the result of a started record means for it. None if the record belongs to another epoch.
 
         Args:
             answered: the upstreams that gave the job a good answer.
@@ -191,19 +180,19 @@ class LaneCore:
         if was_probe:
             self._probe = None
         for upstream in answered:
-            self.breakers[upstream].answered()
+            self.breakers[upstream].record_answer()
         if not isinstance(result, Exception):
             return self._succeed(item, result, answered, was_probe)
-        item.error = in_words(result)
+        item.error = describe_error(result)
         item.first_failure = item.first_failure or now
         match result:
             case Permanent():
                 if result.upstream is not None:
-                    self.breakers[result.upstream].refused(now)
-                return self._bury(item, result.reason)
+                    self.breakers[result.upstream].record_refusal(now)
+                return self._dead_letter(item, result.reason)
             case UpstreamDown():
                 assert result.upstream is not None  # noqa: S101 - its constructor demands one
-                self.breakers[result.upstream].down(result.kind, now)
+                self.breakers[result.upstream].record_down(result.kind, now)
                 return self._refund(item, result.upstream)
             case NotYet():
                 return self._wait(item, now)
@@ -212,65 +201,65 @@ class LaneCore:
             case _:
                 return self._fail(item, None, None, now)
 
-    def _succeed(self, item: Item, result: Outcome | None, answered: Set[Upstream], was_probe: bool) -> Verdict:
+    def _succeed(self, item: WorkItem, result: Outcome | None, answered: Set[Upstream], was_probe: bool) -> Decision:
         self._complete(item)
         for breaker in self.breakers.values():
-            if was_probe or breaker.reason is BreakerReason.SLOWED:
-                breaker.unproven()
+            if was_probe or breaker.reason is BreakerReason.THROTTLED:
+                breaker.allow_next_probe()
         match result:
             case Done(failed=None):
                 for upstream, breaker in self.breakers.items():
-                    breaker.succeeded(helped=upstream in answered)
-                return Verdict(Ending.SUCCEEDED)
+                    breaker.record_success(helped=upstream in answered)
+                return Decision(AttemptOutcome.SUCCEEDED)
             case Done(failed=reason):
-                return Verdict(Ending.FAILED, reason)
+                return Decision(AttemptOutcome.FAILED, reason)
             case Skipped(reason=reason):
-                return Verdict(Ending.SKIPPED, reason)
+                return Decision(AttemptOutcome.SKIPPED, reason)
             case _:
-                return Verdict(Ending.IGNORED)
+                return Decision(AttemptOutcome.IGNORED)
 
-    def _fail(self, item: Item, upstream: Upstream | None, retry_after: float | None, now: float) -> Verdict:
+    def _fail(self, item: WorkItem, upstream: Upstream | None, retry_after: float | None, now: float) -> Decision:
         if upstream is not None:
             breaker = self.breakers[upstream]
-            if not item.suspect and breaker.failed(item.key, now):
-                self._acquit(upstream, breaker.failing)
+            if not item.exempt_from_breaker and breaker.record_failure(item.key, now):
+                self._refund_all(upstream, breaker.failing)
             if breaker.open:
                 return self._refund(item, upstream)
         item.attempts += 1
         if item.attempts >= self._retry.max_attempts:
-            return self._bury(item, DeadLetterReason.ATTEMPTS_EXHAUSTED)
+            return self._dead_letter(item, DeadLetterReason.ATTEMPTS_EXHAUSTED)
         delay = self._retry.delay(item.attempts, retry_after)
         self.keys.park(item.key, now + delay, ParkReason.RETRY, upstream)
-        return Verdict(Ending.RETRIED, ParkReason.RETRY, delay)
+        return Decision(AttemptOutcome.RETRIED, ParkReason.RETRY, delay)
 
-    def _refund(self, item: Item, upstream: Upstream) -> Verdict:
-        item.suspect = True
+    def _refund(self, item: WorkItem, upstream: Upstream) -> Decision:
+        item.exempt_from_breaker = True
         self.keys.retry(item.key)
         self.keys.unpark_failed(upstream)
-        return Verdict(Ending.RETRIED)
+        return Decision(AttemptOutcome.RETRIED)
 
-    def _acquit(self, upstream: Upstream, failing: Set[Key]) -> None:
-        """A breaker has opened on these keys: give the parked ones their last attempt back."""
+    def _refund_all(self, upstream: Upstream, failing: Set[Key]) -> None:
+        """A breaker opened on these keys: refund the last attempt of those that are parked."""
         for item in self.keys.unpark_failed(upstream):
             if item.key in failing:
                 item.attempts -= 1
-                item.suspect = True
+                item.exempt_from_breaker = True
 
-    def _wait(self, item: Item, now: float) -> Verdict:
-        item.first_wait = item.first_wait or now
-        if now - item.first_wait >= self._retry.wait_deadline:
-            return self._bury(item, DeadLetterReason.DEADLINE_EXCEEDED)
-        item.waits += 1
-        delay = self._retry.delay(item.waits)
+    def _wait(self, item: WorkItem, now: float) -> Decision:
+        item.first_not_yet = item.first_not_yet or now
+        if now - item.first_not_yet >= self._retry.wait_deadline:
+            return self._dead_letter(item, DeadLetterReason.DEADLINE_EXCEEDED)
+        item.not_yet_count += 1
+        delay = self._retry.delay(item.not_yet_count)
         self.keys.park(item.key, now + delay, ParkReason.NOT_YET)
-        return Verdict(Ending.RETRIED, ParkReason.NOT_YET, delay)
+        return Decision(AttemptOutcome.RETRIED, ParkReason.NOT_YET, delay)
 
-    def _bury(self, item: Item, reason: DeadLetterReason) -> Verdict:
-        item.dead = reason
-        return Verdict(Ending.DEAD_LETTERED, reason, dead=True)
+    def _dead_letter(self, item: WorkItem, reason: DeadLetterReason) -> Decision:
+        item.dead_letter_reason = reason
+        return Decision(AttemptOutcome.DEAD_LETTERED, reason, dead_letter=True)
 
-    def dead_letter_written(self, item: Item) -> bool:
-        """The dead letter is acknowledged: the record is done. False: it belongs to another epoch."""
+    def dead_letter_written(self, item: WorkItem) -> bool:
+        """The dead letter is acknowledged: the record is done. False if it belongs to another epoch."""
         if item.epoch != self.epoch:
             return False
         if self._probe is item:
@@ -278,30 +267,30 @@ class LaneCore:
         self._complete(item)
         return True
 
-    def dead_letter_failed(self, item: Item, now: float) -> float | None:
-        """The dead letter could not be written: the record waits. Seconds until the next try; None: another epoch."""
+    def dead_letter_failed(self, item: WorkItem, now: float) -> float | None:
+        """Park a record whose dead letter could not be written. Seconds until the next try; None for another epoch."""
         if item.epoch != self.epoch:
             return None
         if self._probe is item:
             self._probe = None
-        item.writes += 1
-        delay = self._retry.delay(item.writes)
+        item.write_attempts += 1
+        delay = self._retry.delay(item.write_attempts)
         self.keys.park(item.key, now + delay, ParkReason.DEAD_LETTER_UNAVAILABLE)
         return delay
 
-    def _complete(self, item: Item) -> None:
+    def _complete(self, item: WorkItem) -> None:
         self.keys.finish(item.key)
         self.trackers[item.partition].done(item.record.offset)
-        self._pressure[item.partition].remove(item.record.size)
+        self._loads[item.partition].remove(item.record.size)
 
     # Offsets and pauses
 
-    def commits(self) -> dict[Partition, int]:
-        """What may be committed and is not."""
+    def committable(self) -> dict[Partition, int]:
+        """The offsets to commit, of partitions that have new ones."""
         return {partition: tracker.committable for partition, tracker in self.trackers.items() if tracker.dirty}
 
-    def committed(self, epoch: int, offsets: Mapping[Partition, int]) -> None:
-        """The broker has acknowledged a commit that was read from `commits` in this epoch."""
+    def mark_committed(self, epoch: int, offsets: Mapping[Partition, int]) -> None:
+        """The broker acknowledged a commit of `committable` offsets of this epoch."""
         if epoch == self.epoch:
             for partition, offset in offsets.items():
                 tracker = self.trackers[partition]
@@ -309,12 +298,12 @@ class LaneCore:
 
     def paused(self) -> set[Partition]:
         """The partitions that must not be read now."""
-        return {p for p, pressure in self._pressure.items() if pressure.update(self.trackers[p].span)}
+        return {p for p, load in self._loads.items() if load.update(self.trackers[p].pending_count)}
 
     def oldest(self) -> float:
-        """Timestamp (seconds) of the oldest record that is not done; 0 if none."""
+        """Timestamp in seconds of the oldest unfinished record; 0 if none."""
         return min((item.record.timestamp for item in self.keys.items()), default=0) / 1000
 
     def buffered(self) -> int:
-        """How many delivered records are not done and not in flight."""
-        return sum(pressure.records for pressure in list(self._pressure.values())) - self.keys.running
+        """How many unfinished records are not in flight."""
+        return sum(load.records for load in list(self._loads.values())) - self.keys.running

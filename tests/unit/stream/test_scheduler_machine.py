@@ -1,4 +1,4 @@
-"""A lane's core against a model of Kafka: nothing lost, nothing out of order, nothing committed too early."""
+"""A lane's scheduler against a model of Kafka: nothing lost, nothing out of order, nothing committed too early."""
 
 from hypothesis import settings
 from hypothesis import strategies as st
@@ -6,12 +6,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from consumer.errors import DeadLetterReason, DownKind, NotYet, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.results import Done, Skipped, SkipReason
-from consumer.stream.core import LaneCore
-from consumer.stream.items import Item
-from consumer.stream.pressure import Limits
-from consumer.stream.records import Partition, Record
+from consumer.stream.backpressure import BackpressureLimits
+from consumer.stream.hooks import AttemptOutcome
+from consumer.stream.records import Partition, Record, WorkItem
 from consumer.stream.retry import RetryPolicy
-from consumer.stream.signals import Ending
+from consumer.stream.scheduler import LaneScheduler
 
 LIMIT = 3
 PARTITIONS = (Partition("t", 0), Partition("t", 1))
@@ -45,12 +44,14 @@ class Machine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.core = LaneCore(LIMIT, RetryPolicy(max_attempts=3), Limits(records=6, bytes=10_000, span=8))
+        self.scheduler = LaneScheduler(
+            LIMIT, RetryPolicy(max_attempts=3), BackpressureLimits(records=6, bytes=10_000, pending=8)
+        )
         self.brokers = {partition: Broker() for partition in PARTITIONS}
         self.now = 1_000.0
-        self.running: list[Item] = []
-        self.writing: list[Item] = []
-        self.foreign: list[Item] = []
+        self.running: list[WorkItem] = []
+        self.writing: list[WorkItem] = []
+        self.foreign: list[WorkItem] = []
         self.done: set[tuple[Partition, int]] = set()
         self.known: set[tuple[Partition, int]] = set()
         self.begun: set[tuple[Partition, int]] = set()
@@ -68,10 +69,10 @@ class Machine(RuleBasedStateMachine):
         self.start(0.0)
 
     def rebalance(self, partitions: tuple[Partition, ...]) -> None:
-        self.core.revoke()
+        self.scheduler.revoke()
         self.foreign += self.running + self.writing
         self.running, self.writing = [], []
-        self.core.assign(partitions)
+        self.scheduler.assign(partitions)
         self.held = set(partitions)
         self.known = {at for at in self.known if at[0] in self.held}
         self.begun = set()
@@ -96,13 +97,13 @@ class Machine(RuleBasedStateMachine):
     def poll(self, most: int) -> None:
         if self.poll_failed:
             self.go_back()
-        paused = self.core.paused()
+        paused = self.scheduler.paused()
         for partition in sorted(self.held - paused):
             broker = self.brokers[partition]
             records = [r for r in broker.records if r.offset >= broker.position][:most]
             left = [r.offset for r in broker.records if records and r.offset > records[-1].offset]
             broker.position = (records[-1].offset + 1 if left else broker.end) if records else broker.end
-            self.core.deliver(partition, records, broker.position)
+            self.scheduler.deliver(partition, records, broker.position)
 
     @rule()
     def a_poll_raises(self) -> None:
@@ -114,15 +115,15 @@ class Machine(RuleBasedStateMachine):
     def go_back(self) -> None:
         self.poll_failed = False
         for partition in self.held:
-            broker, tracker = self.brokers[partition], self.core.trackers.get(partition)
+            broker, tracker = self.brokers[partition], self.scheduler.trackers.get(partition)
             broker.position = broker.committed if tracker is None else tracker.position
 
     @rule()
     def tick(self) -> None:
         """What the committer does before it commits: where partitions begin, and positions that moved by themselves."""
         for partition in self.held:
-            tracker = self.core.locate(partition, self.brokers[partition].committed)
-            if not tracker.span and not self.poll_failed:
+            tracker = self.scheduler.locate(partition, self.brokers[partition].committed)
+            if not tracker.pending_count and not self.poll_failed:
                 tracker.advance(self.brokers[partition].position)
 
     # Work
@@ -130,7 +131,7 @@ class Machine(RuleBasedStateMachine):
     @rule(seconds=st.sampled_from([0.0, 0.3, 1.0, 10.0, 400.0]))
     def start(self, seconds: float) -> None:
         self.now += seconds
-        while (item := self.core.start(self.now)) is not None:
+        while (item := self.scheduler.start(self.now)) is not None:
             at = (item.partition, item.record.offset)
             assert all(other.key != item.key for other in self.running + self.writing), "two of one key at once"
             before = [
@@ -142,21 +143,21 @@ class Machine(RuleBasedStateMachine):
             assert at not in self.known, "started again although it is done and known to be"
             assert at not in self.begun, "started twice in one epoch"
             self.begun.add(at)
-            (self.writing if item.dead else self.running).append(item)
+            (self.writing if item.dead_letter_reason else self.running).append(item)
         assert len(self.running) + len(self.writing) <= LIMIT
 
     def finish(self, index: int, result: object, answered: frozenset[Upstream]) -> None:
         item = self.running.pop(index % len(self.running))
-        verdict = self.core.finish(item, result, answered, self.now)  # type: ignore[arg-type]
-        assert verdict is not None
-        if verdict.ending is Ending.RETRIED:
+        decision = self.scheduler.finish(item, result, answered, self.now)  # type: ignore[arg-type]
+        assert decision is not None
+        if decision.outcome is AttemptOutcome.RETRIED:
             self.begun.discard((item.partition, item.record.offset))
-        if verdict.dead:
+        if decision.dead_letter:
             self.writing.append(item)
         elif not isinstance(result, Exception):
             self.completed(item)
 
-    def completed(self, item: Item) -> None:
+    def completed(self, item: WorkItem) -> None:
         self.done.add((item.partition, item.record.offset))
         self.known.add((item.partition, item.record.offset))
 
@@ -180,48 +181,48 @@ class Machine(RuleBasedStateMachine):
     def write_dead_letter(self, index: int, taken: bool) -> None:
         item = self.writing.pop(index % len(self.writing))
         if taken:
-            assert self.core.dead_letter_written(item)
+            assert self.scheduler.dead_letter_written(item)
             self.completed(item)
         else:
-            assert self.core.dead_letter_failed(item, self.now) is not None
+            assert self.scheduler.dead_letter_failed(item, self.now) is not None
             self.begun.discard((item.partition, item.record.offset))
 
     @precondition(lambda self: self.foreign)
     @rule()
     def a_foreign_result_comes(self) -> None:
         item = self.foreign.pop()
-        before = self.core.commits()
-        assert self.core.finish(item, Done(), ALL, self.now) is None
-        assert not self.core.dead_letter_written(item)
-        assert self.core.dead_letter_failed(item, self.now) is None
-        assert self.core.commits() == before
+        before = self.scheduler.committable()
+        assert self.scheduler.finish(item, Done(), ALL, self.now) is None
+        assert not self.scheduler.dead_letter_written(item)
+        assert self.scheduler.dead_letter_failed(item, self.now) is None
+        assert self.scheduler.committable() == before
 
     # Commits
 
-    @rule(arrives=st.booleans(), known=st.booleans())
-    def commit(self, arrives: bool, known: bool) -> None:
-        """A commit arrives or not, and we are told or not: failed, unknown, or committed."""
-        epoch, offsets = self.core.epoch, self.core.commits()
+    @rule(arrives=st.booleans(), acknowledged=st.booleans())
+    def commit(self, arrives: bool, acknowledged: bool) -> None:
+        """A commit arrives or not, and is acknowledged or not: failed, unknown, or committed."""
+        epoch, offsets = self.scheduler.epoch, self.scheduler.committable()
         if arrives:
             for partition, offset in offsets.items():
                 assert offset >= self.brokers[partition].committed, "a commit that rewinds"
                 self.brokers[partition].committed = offset
-            if known:
-                self.core.committed(epoch, offsets)
+            if acknowledged:
+                self.scheduler.mark_committed(epoch, offsets)
 
     @rule()
     def begin_commit(self) -> None:
-        self.in_commit = self.core.epoch, self.core.commits()
+        self.in_commit = self.scheduler.epoch, self.scheduler.committable()
 
     @precondition(lambda self: self.in_commit)
     @rule()
     def a_late_answer_to_a_commit(self) -> None:
         assert self.in_commit
         epoch, offsets = self.in_commit
-        if epoch != self.core.epoch:
-            before = {p: t.committed for p, t in self.core.trackers.items()}
-            self.core.committed(epoch, offsets)
-            assert {p: t.committed for p, t in self.core.trackers.items()} == before
+        if epoch != self.scheduler.epoch:
+            before = {p: t.committed for p, t in self.scheduler.trackers.items()}
+            self.scheduler.mark_committed(epoch, offsets)
+            assert {p: t.committed for p, t in self.scheduler.trackers.items()} == before
         self.in_commit = None
 
     # Rebalances
@@ -233,32 +234,32 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def stop_starting(self) -> None:
         """The drain of a revoke, and then all partitions come back."""
-        self.core.stop()
-        assert self.core.start(self.now) is None
+        self.scheduler.stop()
+        assert self.scheduler.start(self.now) is None
         self.rebalance(tuple(self.held))
 
     @invariant()
     def commits_only_the_completed_prefix(self) -> None:
         for partition, broker in self.brokers.items():
             assert all((partition, r.offset) in self.done for r in broker.records if r.offset < broker.committed)
-        assert self.core.commits().keys() <= self.held, "a commit for a partition that is not ours"
-        for partition, offset in self.core.commits().items():
+        assert self.scheduler.committable().keys() <= self.held, "a commit for a partition that is not ours"
+        for partition, offset in self.scheduler.committable().items():
             records = self.brokers[partition].records
             assert all((partition, r.offset) in self.done for r in records if r.offset < offset)
 
     @invariant()
     def nothing_is_forgotten(self) -> None:
-        held = {(item.partition, item.record.offset) for item in self.core.keys.items()}
-        for partition, tracker in self.core.trackers.items():
+        unfinished = {(item.partition, item.record.offset) for item in self.scheduler.keys.items()}
+        for partition, tracker in self.scheduler.trackers.items():
             broker = self.brokers[partition]
             for record in broker.records:
                 if broker.committed <= record.offset < tracker.position:
-                    assert (partition, record.offset) in held | self.done
+                    assert (partition, record.offset) in unfinished | self.done
 
     @invariant()
     def counts_agree(self) -> None:
-        assert self.core.keys.running == len(self.running) + len(self.writing)
-        assert self.core.buffered() == len(list(self.core.keys.items())) - self.core.keys.running
+        assert self.scheduler.keys.running == len(self.running) + len(self.writing)
+        assert self.scheduler.buffered() == len(list(self.scheduler.keys.items())) - self.scheduler.keys.running
 
     def teardown(self) -> None:
         """With every upstream well again everything completes, in this epoch if all is ours, and lag is 0."""
@@ -273,7 +274,7 @@ class Machine(RuleBasedStateMachine):
                 self.finish(0, Done(), ALL)
             while self.writing:
                 self.write_dead_letter(0, taken=True)
-            self.commit(arrives=True, known=True)
+            self.commit(arrives=True, acknowledged=True)
             if all(broker.committed == broker.end for broker in self.brokers.values()):
                 return
         raise AssertionError(f"lag is left: {[(b.committed, b.end) for b in self.brokers.values()]}")

@@ -1,16 +1,16 @@
 """When and how offsets are committed, and what an uncertain commit means.
 
-aiokafka's `commit` retries for ever and rereads the group's generation each time, so that a commit from before a revoke
-could land after the new owner's and rewind it. Hence every commit has a time limit, none runs on beyond a revoke, and
-one that was cancelled or timed out is unknown, not failed: it may have arrived.
+aiokafka's `commit` retries for ever and rereads the group's generation each time, so a commit from before a revoke
+could land after the new owner's and rewind it. Every commit therefore has a timeout, and none outlives a revoke. A
+commit that was cancelled or timed out is unknown, not failed: it may have arrived.
 """
 
 import asyncio
 from collections.abc import Callable
 
-from consumer.stream.core import LaneCore
+from consumer.stream.hooks import CommitFinished, CommitResult, Hook, RecordsExpired
 from consumer.stream.records import Partition
-from consumer.stream.signals import CommitEnded, CommitResult, Notify, Overtaken
+from consumer.stream.scheduler import LaneScheduler
 from consumer.stream.source import Source
 
 COMMIT_TIMEOUT = 5.0
@@ -19,26 +19,31 @@ START_CHECK_INTERVAL = 60.0
 
 
 class Committer:
-    """Commits what a lane's core says may be committed."""
+    """Commits the offsets that a lane's scheduler allows.
+
+    Attributes:
+        trusted: whether the consumer's positions cover only delivered records.
+        last_commit: seconds since the epoch, 0 for never.
+    """
 
     def __init__(
         self,
         lane: str,
-        core: LaneCore,
+        scheduler: LaneScheduler,
         source: Source,
-        notify: Notify,
+        hook: Hook,
         clock: Callable[[], float],
         wall: Callable[[], float],
     ) -> None:
         self._lane = lane
-        self._core = core
+        self._scheduler = scheduler
         self._source = source
-        self._notify = notify
+        self._hook = hook
         self._clock = clock
         self._wall = wall
         self._running: asyncio.Task[None] | None = None
         self._halted = True
-        self._doubts = 0
+        self._distrusts = 0
         self.trusted = True
         self._checked_epoch = -1
         self._next_check = 0.0
@@ -46,11 +51,11 @@ class Committer:
         self.last_commit = 0.0
 
     def resume(self) -> None:
-        """A new assignment has begun."""
+        """Allow ticks: a new assignment has begun."""
         self._halted = False
 
     async def halt(self) -> None:
-        """End what runs: no commit's retries outlive this."""
+        """Cancel the running tick, so that no commit's retries outlive this call, and allow no other."""
         self._halted = True
         running = self._running
         if running is not None and not running.done():
@@ -58,16 +63,16 @@ class Committer:
             await asyncio.wait({running})
 
     def distrust_positions(self) -> None:
-        """A poll has failed: positions may have moved over records that were never delivered."""
+        """After a failed poll, positions may have moved over records that were never delivered."""
         self.trusted = False
-        self._doubts += 1
+        self._distrusts += 1
 
     def trust_positions(self) -> None:
-        """Positions are put right again."""
+        """Positions are corrected."""
         self.trusted = True
 
     async def tick(self) -> None:
-        """Commit what is due, unless halted meanwhile."""
+        """Commit, unless halted."""
         if self._halted:
             return
         running = self._running = asyncio.create_task(self._tick())
@@ -85,56 +90,58 @@ class Committer:
 
     async def commit(self) -> None:
         """Commit the completed prefix of every partition that has a new one."""
-        offsets, epoch = self._core.commits(), self._core.epoch
+        offsets, epoch = self._scheduler.committable(), self._scheduler.epoch
         if not offsets:
             return
         try:
             async with asyncio.timeout(COMMIT_TIMEOUT):
                 await self._source.commit(offsets)
         except TimeoutError:
-            self._notify(CommitEnded(self._lane, CommitResult.UNKNOWN, len(offsets), "timed out"))
+            self._hook(CommitFinished(self._lane, CommitResult.UNKNOWN, len(offsets), "timed out"))
         except asyncio.CancelledError:
-            self._notify(CommitEnded(self._lane, CommitResult.UNKNOWN, len(offsets), "cancelled by a rebalance"))
+            self._hook(CommitFinished(self._lane, CommitResult.UNKNOWN, len(offsets), "cancelled by a rebalance"))
             raise
-        except Exception as error:  # noqa: BLE001 - the records are done; they stay uncommitted until the next try
-            self._notify(CommitEnded(self._lane, CommitResult.FAILED, len(offsets), f"{type(error).__name__}: {error}"))
+        except Exception as error:  # noqa: BLE001 - the records are done; the next tick commits them
+            self._hook(
+                CommitFinished(self._lane, CommitResult.FAILED, len(offsets), f"{type(error).__name__}: {error}")
+            )
         else:
-            self._core.committed(epoch, offsets)
+            self._scheduler.mark_committed(epoch, offsets)
             self.last_commit = self._wall()
-            self._notify(CommitEnded(self._lane, CommitResult.COMMITTED, len(offsets)))
+            self._hook(CommitFinished(self._lane, CommitResult.COMMITTED, len(offsets)))
 
     async def _follow_positions(self) -> None:
-        """Take note of positions that moved without a delivery (markers, a compacted tail), so that lag reaches 0."""
-        epoch, doubts = self._core.epoch, self._doubts
+        """Note positions that moved without a delivery (markers, a compacted tail), so that lag reaches 0."""
+        epoch, distrusts = self._scheduler.epoch, self._distrusts
         try:
             async with asyncio.timeout(POSITION_TIMEOUT):
                 if self._checked_epoch != epoch or self._clock() >= self._next_check:
                     await self._check_starts(epoch)
                 if not self.trusted:
                     return
-                idle = [p for p, tracker in self._core.trackers.items() if not tracker.span]
+                idle = [p for p, tracker in self._scheduler.trackers.items() if not tracker.pending_count]
                 positions = {partition: await self._source.position(partition) for partition in idle}
-        except Exception:  # noqa: BLE001 - a rebalance or an outage: the next tick looks again
+        except Exception:  # noqa: BLE001 - a rebalance or an outage: the next tick tries again
             return
-        if doubts == self._doubts and epoch == self._core.epoch:
+        if distrusts == self._distrusts and epoch == self._scheduler.epoch:
             for partition, position in positions.items():
-                self._core.trackers[partition].advance(position)
+                self._scheduler.trackers[partition].advance(position)
 
     async def _check_starts(self, epoch: int) -> None:
-        """When an assignment begins, and once a minute: whether retention has overtaken what we have not read.
+        """Report records that retention deleted before they were read: when an assignment begins, and once a minute.
 
-        At the beginning this also tells where each partition was taken up. Later it can only happen to a partition that
-        is paused for as long as its records are kept: an upstream that is down for days.
+        At the beginning this also gives each partition its tracker. Later, records can only expire in a partition that
+        stays paused for as long as the topic keeps its records: when an upstream is down for days.
         """
-        starts = await self._source.starts(self._core.assigned)
-        if epoch != self._core.epoch:
+        starts = await self._source.starts(self._scheduler.assigned)
+        if epoch != self._scheduler.epoch:
             return
         first = self._checked_epoch != epoch
         for partition, (committed, beginning) in starts.items():
             resumed = beginning if committed is None else committed
-            tracker = self._core.locate(partition, max(resumed, beginning))
+            tracker = self._scheduler.locate(partition, max(resumed, beginning))
             reached = resumed if first else max(tracker.position, self._starts.get(partition, 0))
             if reached < beginning:
-                self._notify(Overtaken(self._lane, partition.topic, partition.number, beginning - reached))
+                self._hook(RecordsExpired(self._lane, partition.topic, partition.number, beginning - reached))
             self._starts[partition] = beginning
         self._checked_epoch, self._next_check = epoch, self._clock() + START_CHECK_INTERVAL

@@ -5,13 +5,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from consumer.errors import Upstream
-from consumer.stream.items import Item
-from consumer.stream.keys import KeyQueues
-from consumer.stream.signals import ParkReason
+from consumer.stream.hooks import ParkReason
+from consumer.stream.key_queues import KeyQueues
+from consumer.stream.records import WorkItem
 from tests.unit.stream.samples import item, record
 
 
-def test_keys_take_turns_and_a_key_waits_for_itself() -> None:
+def test_keys_take_turns_and_records_of_one_key_run_one_by_one() -> None:
     keys = KeyQueues()
     for offset, key in enumerate([b"a", b"a", b"b"]):
         keys.add(item(offset, key))
@@ -27,7 +27,7 @@ def test_keys_take_turns_and_a_key_waits_for_itself() -> None:
     assert keys.running == 2
 
 
-def test_a_record_without_a_key_waits_for_nobody() -> None:
+def test_records_without_a_key_run_side_by_side() -> None:
     keys = KeyQueues()
     keys.add(item(0, None))
     keys.add(item(1, None))
@@ -35,7 +35,7 @@ def test_a_record_without_a_key_waits_for_nobody() -> None:
     assert keys.start() is not None
 
 
-def test_an_empty_key_is_a_key() -> None:
+def test_records_with_an_empty_key_run_one_by_one() -> None:
     keys = KeyQueues()
     keys.add(item(0, b""))
     keys.add(item(1, b""))
@@ -43,10 +43,10 @@ def test_an_empty_key_is_a_key() -> None:
     assert keys.start() is None
 
 
-def test_the_same_key_in_two_partitions_is_two_keys() -> None:
+def test_the_same_key_in_two_partitions_runs_side_by_side() -> None:
     keys = KeyQueues()
-    keys.add(Item(record(0, b"a", partition=0), 0))
-    keys.add(Item(record(0, b"a", partition=1), 0))
+    keys.add(WorkItem(record(0, b"a", partition=0), 0))
+    keys.add(WorkItem(record(0, b"a", partition=1), 0))
     assert keys.start() is not None
     assert keys.start() is not None
 
@@ -77,7 +77,7 @@ def test_a_parked_key_starts_when_it_is_due_and_not_before() -> None:
     assert keys.next_due() is None
 
 
-def test_a_breaker_takes_over_only_what_waits_for_its_upstream_and_is_not_to_blame() -> None:
+def test_unpark_failed_readies_only_retries_of_that_upstream_that_are_not_exempt() -> None:
     keys = KeyQueues()
     waits: list[tuple[bytes, ParkReason, Upstream | None, bool]] = [
         (b"a", ParkReason.RETRY, Upstream.HINDSIGHT, False),
@@ -86,11 +86,11 @@ def test_a_breaker_takes_over_only_what_waits_for_its_upstream_and_is_not_to_bla
         (b"d", ParkReason.RETRY, None, False),
         (b"e", ParkReason.NOT_YET, None, False),
     ]
-    for offset, (key, reason, upstream, suspect) in enumerate(waits):
+    for offset, (key, reason, upstream, exempt_from_breaker) in enumerate(waits):
         keys.add(item(offset, key))
         head = keys.start()
         assert head
-        head.suspect = suspect
+        head.exempt_from_breaker = exempt_from_breaker
         keys.park(head.key, 10.0 + offset, reason, upstream)
     assert [head.record.key for head in keys.unpark_failed(Upstream.HINDSIGHT)] == [b"a"]
     assert keys.ready == 1
@@ -100,7 +100,7 @@ def test_a_breaker_takes_over_only_what_waits_for_its_upstream_and_is_not_to_bla
     assert keys.ready == 5
 
 
-def test_a_key_that_is_parked_anew_keeps_only_its_new_time() -> None:
+def test_a_key_that_is_parked_again_is_due_at_its_new_time() -> None:
     keys = KeyQueues()
     keys.add(item(0, b"a"))
     head = keys.start()
@@ -120,8 +120,8 @@ class Machine(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.keys = KeyQueues()
-        self.waiting: dict[bytes, list[Item]] = {}
-        self.running: list[Item] = []
+        self.waiting: dict[bytes, list[WorkItem]] = {}
+        self.running: list[WorkItem] = []
         self.parked: dict[bytes, float] = {}
         self.offset = 0
         self.now = 0.0
@@ -136,7 +136,7 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def start(self) -> None:
         free = {key for key, queue in self.waiting.items() if queue and key not in self.parked}
-        free -= {each.record.key for each in self.running if each.record.key}
+        free -= {item.record.key for item in self.running if item.record.key}
         started = self.keys.start()
         if started is None:
             assert not free
@@ -175,7 +175,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def open_a_breaker(self) -> None:
-        assert {each.record.key for each in self.keys.unpark_failed(Upstream.HINDSIGHT)} == self.parked.keys()
+        assert {item.record.key for item in self.keys.unpark_failed(Upstream.HINDSIGHT)} == self.parked.keys()
         self.parked.clear()
 
     @invariant()

@@ -1,6 +1,6 @@
-"""Order by key: per key one record at a time, first in, first out; keys take turns. Pure.
+"""Ordering by key: one record at a time per key, first in, first out; keys take turns. Pure.
 
-A key is *ready* (its head may start), *running* (its head has been started), or *parked* (its head waits for a time).
+A key is *ready* (its head may start), *running* (its head has started), or *parked* (its head waits for a time).
 """
 
 import heapq
@@ -9,12 +9,12 @@ from collections.abc import Iterator
 from itertools import count
 
 from consumer.errors import Upstream
-from consumer.stream.items import Item, Key
-from consumer.stream.signals import ParkReason
+from consumer.stream.hooks import ParkReason
+from consumer.stream.records import Key, WorkItem
 
 
 class Parked:
-    """Why and until when a key is parked; `upstream` is whose failure parked it."""
+    """Until when and why a key is parked; `upstream` is the one whose failure parked it."""
 
     __slots__ = ("due", "reason", "upstream")
 
@@ -25,18 +25,18 @@ class Parked:
 
 
 class KeyQueues:
-    """The delivered records that are not done, by key."""
+    """The unfinished records, by key."""
 
     def __init__(self) -> None:
-        self._queues: dict[Key, deque[Item]] = {}
+        self._queues: dict[Key, deque[WorkItem]] = {}
         self._ready: deque[Key] = deque()
         self._running: set[Key] = set()
         self._parked: dict[Key, Parked] = {}
-        self._dues: list[tuple[float, int, Key, Parked]] = []
+        self._due_times: list[tuple[float, int, Key, Parked]] = []
         self._counter = count()
 
-    def add(self, item: Item) -> None:
-        """Queue a record behind the others of its key."""
+    def add(self, item: WorkItem) -> None:
+        """Append a record to the queue of its key."""
         queue = self._queues.get(item.key)
         if queue is None:
             self._queues[item.key] = deque((item,))
@@ -44,7 +44,7 @@ class KeyQueues:
         else:
             queue.append(item)
 
-    def start(self) -> Item | None:
+    def start(self) -> WorkItem | None:
         """Take the head of the next ready key; its key is running until `finish`, `retry` or `park`."""
         if not self._ready:
             return None
@@ -53,7 +53,7 @@ class KeyQueues:
         return self._queues[key][0]
 
     def finish(self, key: Key) -> None:
-        """The running head is done: the next of its key is ready."""
+        """Remove the running head; the next record of its key is ready."""
         self._running.discard(key)
         queue = self._queues[key]
         queue.popleft()
@@ -63,29 +63,29 @@ class KeyQueues:
             del self._queues[key]
 
     def retry(self, key: Key) -> None:
-        """The running head is to start again, when its turn comes."""
+        """Queue the running head to start again at its turn."""
         self._running.discard(key)
         self._ready.append(key)
 
     def park(self, key: Key, due: float, reason: ParkReason, upstream: Upstream | None = None) -> None:
-        """The running head waits until `due`; its slot is free meanwhile."""
+        """Hold the running head until `due`; its slot is free meanwhile."""
         self._running.discard(key)
         parked = Parked(due, reason, upstream)
         self._parked[key] = parked
-        heapq.heappush(self._dues, (due, next(self._counter), key, parked))
+        heapq.heappush(self._due_times, (due, next(self._counter), key, parked))
 
     def unpark_due(self, now: float) -> None:
-        """Make ready what has waited long enough."""
-        while self._dues and (self._dues[0][0] <= now or self._stale(self._dues[0])):
-            _, _, key, parked = heapq.heappop(self._dues)
+        """Make the keys ready whose time has come."""
+        while self._due_times and (self._due_times[0][0] <= now or self._stale(self._due_times[0])):
+            _, _, key, parked = heapq.heappop(self._due_times)
             if self._parked.get(key) is parked:
                 del self._parked[key]
                 self._ready.append(key)
 
-    def unpark_failed(self, upstream: Upstream) -> list[Item]:
-        """Make ready what waits to ask this upstream again; its breaker decides from now on when that happens.
+    def unpark_failed(self, upstream: Upstream) -> list[WorkItem]:
+        """Make the keys ready that an upstream's failure parked: its breaker now decides when they start.
 
-        Records that are to blame themselves stay parked.
+        Records exempt from the breaker stay parked.
 
         Returns:
             the heads of the keys made ready.
@@ -93,7 +93,7 @@ class KeyQueues:
         heads = []
         for key, parked in list(self._parked.items()):
             head = self._queues[key][0]
-            if parked.reason is ParkReason.RETRY and parked.upstream is upstream and not head.suspect:
+            if parked.reason is ParkReason.RETRY and parked.upstream is upstream and not head.exempt_from_breaker:
                 del self._parked[key]
                 self._ready.append(key)
                 heads.append(head)
@@ -104,9 +104,9 @@ class KeyQueues:
 
     def next_due(self) -> float | None:
         """When the next parked key is due; None if none is parked."""
-        while self._dues and self._stale(self._dues[0]):
-            heapq.heappop(self._dues)
-        return self._dues[0][0] if self._dues else None
+        while self._due_times and self._stale(self._due_times[0]):
+            heapq.heappop(self._due_times)
+        return self._due_times[0][0] if self._due_times else None
 
     @property
     def ready(self) -> int:
@@ -125,7 +125,7 @@ class KeyQueues:
             counts[parked.reason] += 1
         return counts
 
-    def items(self) -> Iterator[Item]:
-        """Every record that is not done."""
+    def items(self) -> Iterator[WorkItem]:
+        """Every unfinished record."""
         for queue in self._queues.values():
             yield from queue

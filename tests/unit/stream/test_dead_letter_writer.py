@@ -1,13 +1,12 @@
-"""Dead letters: the record as it was, what happened to it, and what is cut."""
+"""Dead letters: the record as it was, what happened to it, and what is truncated."""
 
 from collections.abc import Sequence
 
 import pytest
 
 from consumer.errors import DeadLetterReason
-from consumer.stream.dead_letters import headers, write_dead_letter
-from consumer.stream.items import Item
-from consumer.stream.records import Record
+from consumer.stream.dead_letter_writer import headers, write_dead_letter
+from consumer.stream.records import Record, WorkItem
 
 Written = tuple[str, bytes | None, bytes | None, Sequence[tuple[str, bytes | None]]]
 
@@ -18,9 +17,9 @@ class TooLargeError(Exception):
 
 def dead(
     key: bytes | None = b"key", value: bytes | None = b"value", own: tuple[tuple[str, bytes | None], ...] = ()
-) -> Item:
-    item = Item(Record("comments", 3, 41, 1_700_000_000_123, key, value, own), epoch=1)
-    item.dead = DeadLetterReason.REJECTED
+) -> WorkItem:
+    item = WorkItem(Record("comments", 3, 41, 1_700_000_000_123, key, value, own), epoch=1)
+    item.dead_letter_reason = DeadLetterReason.REJECTED
     item.error = "Hindsight answered 422"
     item.attempts = 2
     item.first_failure = 1_700_000_001.5
@@ -28,7 +27,7 @@ def dead(
     return item
 
 
-def test_headers_say_where_it_stood_and_what_happened() -> None:
+def test_headers_hold_the_origin_and_the_failure_of_the_record() -> None:
     assert headers(dead()) == [
         ("dead-letter-topic", b"comments"),
         ("dead-letter-partition", b"3"),
@@ -42,20 +41,20 @@ def test_headers_say_where_it_stood_and_what_happened() -> None:
     ]
 
 
-def test_its_own_headers_come_first_and_those_of_an_earlier_death_are_replaced() -> None:
-    found = headers(dead(own=(("repair", b"1"), ("dead-letter-reason", b"old"), ("empty", None))))
-    assert found[:2] == [("repair", b"1"), ("empty", None)]
-    assert [value for name, value in found if name == "dead-letter-reason"] == [b"rejected"]
+def test_the_records_headers_are_kept_and_earlier_dead_letter_headers_replaced() -> None:
+    merged = headers(dead(own=(("repair", b"1"), ("dead-letter-reason", b"old"), ("empty", None))))
+    assert merged[:2] == [("repair", b"1"), ("empty", None)]
+    assert [value for name, value in merged if name == "dead-letter-reason"] == [b"rejected"]
 
 
-def test_an_error_is_cut_and_never_keeps_the_letter_from_being_written() -> None:
+def test_an_error_text_is_truncated_and_made_encodable() -> None:
     item = dead()
     item.error = "\ud83d" + "x" * 1_000
     error = dict(headers(item))["dead-letter-error"]
     assert error == b"?" + b"x" * 499
 
 
-async def written(item: Item, limit: int | None = None) -> list[Written]:
+async def written(item: WorkItem, limit: int | None = None) -> list[Written]:
     """What is written to a topic that takes `limit` bytes of value."""
     taken: list[Written] = []
 
@@ -70,31 +69,31 @@ async def written(item: Item, limit: int | None = None) -> list[Written]:
     return taken
 
 
-async def test_the_bytes_are_as_they_were() -> None:
+async def test_a_dead_letter_has_the_raw_key_and_value() -> None:
     [(topic, key, value, extra)] = await written(dead(b"\x00\xff", b"\xff{"))
     assert (topic, key, value) == ("dead", b"\x00\xff", b"\xff{")
     assert list(extra) == headers(dead())
 
 
-async def test_a_letter_that_does_not_fit_is_cut_and_says_so() -> None:
+async def test_a_value_that_does_not_fit_is_truncated_and_flagged() -> None:
     [(_, _, value, extra)] = await written(dead(value=b"0123456789"), limit=4)
     assert value == b"01"
     assert dict(extra)["dead-letter-truncated-from"] == b"10"
 
 
-async def test_a_letter_that_fits_to_the_byte_is_whole() -> None:
+async def test_a_value_that_just_fits_is_not_truncated() -> None:
     [(_, _, value, extra)] = await written(dead(value=b"0123"), limit=4)
     assert value == b"0123"
     assert "dead-letter-truncated-from" not in dict(extra)
 
 
 @pytest.mark.parametrize("value", [b"0123456789", b"", None])
-async def test_what_does_not_fit_without_its_value_must_wait(value: bytes | None) -> None:
+async def test_a_dead_letter_that_does_not_fit_without_its_value_raises(value: bytes | None) -> None:
     with pytest.raises(TooLargeError):
         await written(dead(value=value), limit=-1)
 
 
-async def test_any_other_failure_must_wait() -> None:
+async def test_any_other_write_failure_raises() -> None:
     async def write(*_: object) -> None:
         raise OSError
 
@@ -109,6 +108,6 @@ async def test_only_a_record_with_neither_key_nor_value_gets_an_empty_value(
     key: bytes | None, value: bytes | None, taken: bytes | None
 ) -> None:
     """aiokafka asserts that one of the two is there."""
-    [(_, at, found, extra)] = await written(dead(key, value))
-    assert (at, found) == (key, taken)
+    [(_, written_key, written_value, extra)] = await written(dead(key, value))
+    assert (written_key, written_value) == (key, taken)
     assert ("dead-letter-null-value" in dict(extra)) is (key is None and value is None)

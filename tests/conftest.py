@@ -28,7 +28,7 @@ _hindsight = pytest.StashKey[Path]()
 _paperclip = pytest.StashKey[dict[str, Packages]]()
 
 PAPERCLIP = "PAPERCLIP_MEMORY_TEST_PAPERCLIP"
-"""Environment variable: the Paperclips to test instead of the matrix, as RELEASE or RELEASE:MODE, with commas between."""
+"""Environment variable: the Paperclips to test instead of the matrix, RELEASE or RELEASE:MODE, with commas between."""
 FULL = (Target(RECORDED, Mode.LOCAL_TRUSTED), Target(TODAY, Mode.AUTHENTICATED))
 """All end-to-end tests run on these."""
 PARTIAL = (Target(RECORDED, Mode.AUTHENTICATED), Target(TODAY, Mode.LOCAL_TRUSTED))
@@ -93,7 +93,7 @@ def pytest_runtestloop(session: pytest.Session) -> None:
             lambda line: reporter.write_line(f"installing Hindsight: {line}") if reporter else None
         )
     specs = [item.callspec for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
-    targets = {spec.params["paperclip_target"] for spec in specs if "paperclip_target" in spec.params}
+    targets = [target for spec in specs if isinstance(target := spec.params.get("paperclip_target"), Target)]
     config.stash[_paperclip] = {
         version: paperclip_server.install(version) for version in sorted({target.version for target in targets})
     }

@@ -14,19 +14,15 @@ from typing import Any, TypeVar
 from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http.rest_client import RestClient
 from consumer.http.transport import Response, quote_segment
+from consumer.tools import registration_replies as replies
 from consumer.tools.mcp_server import MCP_PATH
 
 T = TypeVar("T")
 Json = dict[str, Any]
 
-NAME = "paperclip-memory"
 SECRET_NAME = "paperclip-memory-tools"  # noqa: S105 - the secret's name
 FORWARDED = ["company_id", "agent_id", "run_id", "issue_id"]
-CREDENTIAL = "authorization"
-GRANT_PATH = f"credentials.{CREDENTIAL}"
-"""Where a grant's secret stands for the connection's credential of this name."""
 PROOF = {"toolName": "hindsight_recall", "parameters": {"query": "paperclip-memory connect"}}
-_REFUSED = "oauth_challenge"  # Paperclip's code when the tools answer its listing with 401
 _LISTING_FAILED = (422, 502)
 _GONE = ("terminated", "archived", "pending_approval")
 
@@ -66,7 +62,9 @@ class ToolRegistration:
         dry_run: change nothing; say what would be done.
     """
 
-    def __init__(self, paperclip: RestClient, spec: ConnectionSpec, echo: Callable[[str], None], *, dry_run: bool) -> None:
+    def __init__(
+        self, paperclip: RestClient, spec: ConnectionSpec, echo: Callable[[str], None], *, dry_run: bool
+    ) -> None:
         self._paperclip = paperclip
         self._spec = spec
         self._echo = echo
@@ -87,20 +85,20 @@ class ToolRegistration:
             self._echo("would refresh the catalog of tools, and call one as an agent")
             return True
         problem = await self._refresh_catalog(connection)
-        if problem == _REFUSED and not is_new:
+        if problem == replies.REFUSED and not is_new:
             rotate = f"/api/secrets/{secret_id}/rotate"
-            await self._ask(ConnectOperation.SECRETS, "POST", rotate, _object, {"value": self._spec.secret})
+            await self._ask(ConnectOperation.SECRETS, "POST", rotate, replies.single, {"value": self._spec.secret})
             self._echo(f"secret {SECRET_NAME}: was another one, replaced")
             problem = await self._refresh_catalog(connection)
         if problem is not None:
-            self._echo(f"✗ {_explain(problem, self._spec.url)}")
+            self._echo(f"✗ {replies.explain_listing(problem, self._spec.url)}")
             return False
         return await self._prove_call(connection, installs)
 
     async def _ensure_secret(self) -> tuple[str, bool]:
         """The id of Paperclip's copy of the secret, and whether it was created just now."""
         path = f"{self._company}/secrets"
-        for secret in await self._ask(ConnectOperation.SECRETS, "GET", path, _rows):
+        for secret in await self._ask(ConnectOperation.SECRETS, "GET", path, replies.rows):
             if secret["name"] == SECRET_NAME and secret.get("status") != "deleted":
                 self._echo(f"secret {SECRET_NAME}: exists")
                 return secret["id"], False
@@ -108,7 +106,7 @@ class ToolRegistration:
             self._echo(f"secret {SECRET_NAME}: would be created")
             return "", True
         body = {"name": SECRET_NAME, "value": self._spec.secret, "description": "Shared with paperclip-memory."}
-        created = await self._ask(ConnectOperation.SECRETS, "POST", path, _object, body)
+        created = await self._ask(ConnectOperation.SECRETS, "POST", path, replies.single, body)
         self._echo(f"secret {SECRET_NAME}: created")
         return created["id"], True
 
@@ -117,29 +115,29 @@ class ToolRegistration:
         fields = self._fields(secret_id)
         url = fields["config"]["url"]
         listed = await self._ask(
-            ConnectOperation.CONNECTIONS, "GET", f"{self._company}/tools/connections", _connections
+            ConnectOperation.CONNECTIONS, "GET", f"{self._company}/tools/connections", replies.connections
         )
         for connection in listed:
-            if connection["name"] != NAME or connection["status"] == "archived":
+            if connection["name"] != replies.NAME or connection["status"] == "archived":
                 continue
             differing = {name: value for name, value in fields.items() if connection.get(name) != value}
             if not differing:
-                self._echo(f"connection {NAME}: is as it should be ({url})")
+                self._echo(f"connection {replies.NAME}: is as it should be ({url})")
                 return connection
             if self._dry_run:
-                self._echo(f"connection {NAME}: would be updated ({', '.join(differing)}; {url})")
+                self._echo(f"connection {replies.NAME}: would be updated ({', '.join(differing)}; {url})")
                 return connection
             updated = await self._patch(connection, differing)
-            self._echo(f"connection {NAME}: updated ({', '.join(differing)}; {url})")
+            self._echo(f"connection {replies.NAME}: updated ({', '.join(differing)}; {url})")
             return updated
         if self._dry_run:
-            self._echo(f"connection {NAME}: would be created ({url})")
+            self._echo(f"connection {replies.NAME}: would be created ({url})")
             return {}
         application = await self._application()
-        body = {"name": NAME, **application, "transport": "mcp_remote", "authKind": "api_key", **fields}
+        body = {"name": replies.NAME, **application, "transport": "mcp_remote", "authKind": "api_key", **fields}
         path = f"{self._company}/tools/connections"
-        created = await self._ask(ConnectOperation.CONNECTIONS, "POST", path, _object, body)
-        self._echo(f"connection {NAME}: created ({url})")
+        created = await self._ask(ConnectOperation.CONNECTIONS, "POST", path, replies.single, body)
+        self._echo(f"connection {replies.NAME}: created ({url})")
         return created
 
     async def _application(self) -> Json:
@@ -149,13 +147,13 @@ class ToolRegistration:
         to a second one of that name: so the old one is used again.
         """
         path = f"{self._company}/tools/applications"
-        for application in await self._ask(ConnectOperation.APPLICATIONS, "GET", path, _applications):
-            if application["name"] == NAME:
+        for application in await self._ask(ConnectOperation.APPLICATIONS, "GET", path, replies.applications):
+            if application["name"] == replies.NAME:
                 if application["status"] != "active":
                     path = f"/api/tool-applications/{application['id']}"
-                    await self._ask(ConnectOperation.APPLICATIONS, "PATCH", path, _object, {"status": "active"})
+                    await self._ask(ConnectOperation.APPLICATIONS, "PATCH", path, replies.single, {"status": "active"})
                 return {"applicationId": application["id"]}
-        return {"applicationName": NAME}
+        return {"applicationName": replies.NAME}
 
     async def _ensure_grant(self, connection: Json, secret_id: str) -> None:
         """Give the default grant the secret, in releases whose calls take their credentials from it.
@@ -166,29 +164,30 @@ class ToolRegistration:
         if not connection:
             return
         path = f"/api/tool-connections/{connection['id']}/grants"
-        grants = await self._ask(ConnectOperation.GRANTS, "GET", path, _grants)
+        grants = await self._ask(ConnectOperation.GRANTS, "GET", path, replies.grants)
         shared = [grant for grant in grants if grant["kind"] == "organization" and grant["status"] == "active"]
         if not any(grant["kind"] == "organization" for grant in grants):
             return
-        reference = {"secretId": secret_id, "configPath": GRANT_PATH}
-        if any(grant["isDefault"] and _refers(grant, secret_id) for grant in shared):
+        reference = {"secretId": secret_id, "configPath": replies.GRANT_PATH}
+        if any(grant["isDefault"] and replies.refers_to(grant, secret_id) for grant in shared):
             self._echo("grant: holds the secret")
         elif self._dry_run:
             self._echo("grant: would be given the secret")
             return
         else:
             body = {"credentialSecretRefs": [reference], "isDefault": True}
-            await self._ask(ConnectOperation.GRANTS, "POST", f"{path}/installations", _object, body)
+            await self._ask(ConnectOperation.GRANTS, "POST", f"{path}/installations", replies.single, body)
             for grant in shared:  # a call takes the default grant; an older one would only confuse the operator
-                await self._ask(ConnectOperation.GRANTS, "DELETE", f"{path}/{grant['id']}", _object)
+                await self._ask(ConnectOperation.GRANTS, "DELETE", f"{path}/{grant['id']}", replies.single)
             self._echo("grant: given the secret")
-        if not _refers(connection, secret_id):  # Paperclip copies the connection's secrets when it renews the grant
+        # Paperclip copies the connection's secrets whenever it renews the grant.
+        if not replies.refers_to(connection, secret_id):
             await self._patch(connection, {"credentialSecretRefs": [reference]})
 
     async def _ensure_installs(self, connection: Json) -> list[Json]:
         """Give the tools to the whole company, unless the operator has already chosen who gets them."""
         path = f"/api/tool-connections/{connection.get('id')}/installs"
-        installs = await self._ask(ConnectOperation.INSTALLS, "GET", path, _installs) if connection else []
+        installs = await self._ask(ConnectOperation.INSTALLS, "GET", path, replies.installs) if connection else []
         if installs:
             targets = sorted({str(install["targetType"]) for install in installs})
             self._echo(f"installed for: {', '.join(targets)} ({len(installs)})")
@@ -197,7 +196,7 @@ class ToolRegistration:
             self._echo("would be installed for: company")
             return []
         company = {"targetType": "company", "targetId": self._spec.company}
-        installs = await self._ask(ConnectOperation.INSTALLS, "PUT", path, _installs, {"installs": [company]})
+        installs = await self._ask(ConnectOperation.INSTALLS, "PUT", path, replies.installs, {"installs": [company]})
         self._echo("installed for: company")
         return installs
 
@@ -206,14 +205,14 @@ class ToolRegistration:
         path = f"/api/tool-connections/{connection['id']}/catalog/refresh"
         reply = await self._call(ConnectOperation.CATALOG, "POST", path, {}, accept=_LISTING_FAILED)
         if reply.status in _LISTING_FAILED:
-            return self._paperclip.read(reply, ConnectOperation.CATALOG, _failure)
-        self._echo(self._paperclip.read(reply, ConnectOperation.CATALOG, _catalog))
+            return self._paperclip.read(reply, ConnectOperation.CATALOG, replies.listing_problem)
+        self._echo(self._paperclip.read(reply, ConnectOperation.CATALOG, replies.describe_catalog))
         return None
 
     async def _prove_call(self, connection: Json, installs: list[Json]) -> bool:
         """Call a tool through Paperclip's gateway as one of the agents; whether that worked, or nobody could call."""
         path = f"/api/tool-connections/{connection['id']}"
-        agents = await self._ask(ConnectOperation.TEST_CALL, "GET", f"{path}/test-agents", _agents)
+        agents = await self._ask(ConnectOperation.TEST_CALL, "GET", f"{path}/test-agents", replies.agents)
         chosen = {install["targetId"] for install in installs if install["targetType"] == "agent"}
         callers = [agent for agent in agents if agent["status"] not in _GONE and (not chosen or agent["id"] in chosen)]
         if not callers:
@@ -227,12 +226,12 @@ class ToolRegistration:
         if "result" in answer:
             self._echo(f"call as {caller['name']}: works")
             return True
-        self._echo(f"✗ call as {caller['name']}: {_explain_call(answer, self._spec.url)}")
+        self._echo(f"✗ call as {caller['name']}: {replies.explain_call(answer, self._spec.url)}")
         return False
 
     def _fields(self, secret_id: str) -> Json:
         authorization = {
-            "name": CREDENTIAL,
+            "name": replies.CREDENTIAL,
             "secretId": secret_id,
             "placement": "header",
             "key": "Authorization",
@@ -243,7 +242,7 @@ class ToolRegistration:
 
     async def _patch(self, connection: Json, changes: Json) -> Json:
         path = f"/api/tool-connections/{connection['id']}"
-        return await self._ask(ConnectOperation.CONNECTIONS, "PATCH", path, _object, changes)
+        return await self._ask(ConnectOperation.CONNECTIONS, "PATCH", path, replies.single, changes)
 
     async def _ask(
         self,
@@ -271,71 +270,9 @@ class ToolRegistration:
         if reply.status == 409:
             said = self._paperclip.read(reply, operation, lambda value: str(value["error"]))
             raise Permanent(
-                f"Paperclip refuses to change its {operation}: {said}. Look at {NAME!r} among the company's apps in "
-                "Paperclip; delete or rename what stands in the way there, then run connect again",
+                f"Paperclip refuses to change its {operation}: {said}. Look at {replies.NAME!r} among the company's apps "
+                "in Paperclip; delete or rename what stands in the way there, then run connect again",
                 reason=DeadLetterReason.REJECTED,
                 upstream=Upstream.PAPERCLIP,
             )
         return reply
-
-
-def _object(value: Any) -> Json:
-    return {**value, "id": str(value["id"])}
-
-
-def _rows(value: Any) -> list[Json]:
-    return [_object(row) for row in value]
-
-
-def _connections(value: Any) -> list[Json]:
-    return _rows(value["connections"])
-
-
-def _applications(value: Any) -> list[Json]:
-    return _rows(value["applications"])
-
-
-def _grants(value: Any) -> list[Json]:
-    return _rows(value["grants"])
-
-
-def _agents(value: Any) -> list[Json]:
-    return _rows(value["agents"])
-
-
-def _installs(value: Any) -> list[Json]:
-    return [dict(row) for row in value["installs"]]
-
-
-def _refers(holder: Json, secret_id: str) -> bool:
-    """Whether a grant or a connection names the secret for our credential."""
-    references = holder.get("credentialSecretRefs") or []
-    return any(ref["configPath"] == GRANT_PATH and ref["secretId"] == secret_id for ref in references)
-
-
-def _failure(value: Any) -> str:
-    code = value.get("code") or (value.get("details") or {}).get("code")
-    return _REFUSED if code == _REFUSED else str(value["error"])
-
-
-def _catalog(value: Any) -> str:
-    states = ", ".join(f"{entry['toolName']} {entry['status']}" for entry in value["catalog"])
-    return f"tools: {states}; health {value['connection']['healthStatus']}"
-
-
-def _explain(problem: str, url: str) -> str:
-    if problem == _REFUSED:
-        return f"the tools at {url} refuse the secret: start them with this tools_shared_secret, then connect again"
-    return f"Paperclip cannot list the tools at {url}: {problem}; are they running, is tools_url right for Paperclip?"
-
-
-def _explain_call(answer: Json, url: str) -> str:
-    """Why a test call gave no result. Paperclip answers with an error, or with the decision that kept it back."""
-    error = answer.get("error")
-    if error is None:
-        return f"Paperclip's policies say {answer.get('decision')!r}: allow the tools for this agent in Paperclip"
-    message = error if isinstance(error, str) else f"{error.get('message')} ({error.get('reasonCode')})"
-    return (
-        f"{message}. Paperclip lists the tools at {url}, and agents cannot call them: look at the log of the tools, "
-        f"then run connect again; if that does not help, delete {NAME!r} among the company's apps and run it once more"
-    )

@@ -160,16 +160,14 @@ runWorker(plugin, import.meta.url);
 class ListenerPlugin:
     """A plugin in Paperclip that writes down what its event bus sends, under any package's name."""
 
-    def __init__(
-        self, company: PaperclipCompany, packages: Packages, package: str = "paperclip-plugin-listener"
-    ) -> None:
-        home = company.paperclip.home / package.rpartition("/")[2]
+    def __init__(self, company: PaperclipCompany, packages: Packages, name: str = "paperclip-plugin-listener") -> None:
+        home = company.paperclip.home / name.rpartition("/")[2]
         home.mkdir()
         self._heard = home / "heard.jsonl"
         (home / "package.json").write_text(
             json.dumps(
                 {
-                    "name": package,
+                    "name": name,
                     "version": "1.0.0",
                     "type": "module",
                     "paperclipPlugin": {"manifest": "manifest.js", "worker": "worker.js"},

@@ -246,7 +246,7 @@ class Claude:
         self._seen = home / "seen.json"
         self._office = installation.company
         agents = f"/api/companies/{installation.company.id}/agents"
-        adapter = {"command": str(command_file), "cwd": str(home)}
+        adapter = {"command": str(command_file), "cwd": str(home), "engine": "cli"}  # newer releases default to ACP
         body = {"name": "Claude", "role": "engineer", "adapterType": "claude_local", "adapterConfig": adapter}
         self.id = str(installation.company.post(agents, **body)["id"])
         self.bank = installation.company.bank(self.id)

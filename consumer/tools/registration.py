@@ -270,8 +270,8 @@ class ToolRegistration:
         if reply.status == 409:
             said = self._paperclip.read(reply, operation, lambda value: str(value["error"]))
             raise Permanent(
-                f"Paperclip refuses to change its {operation}: {said}. Look at {replies.NAME!r} among the company's apps "
-                "in Paperclip; delete or rename what stands in the way there, then run connect again",
+                f"Paperclip refuses to change its {operation}: {said}. Look at {replies.NAME!r} among the company's "
+                "apps in Paperclip; delete or rename what stands in the way there, then run connect again",
                 reason=DeadLetterReason.REJECTED,
                 upstream=Upstream.PAPERCLIP,
             )

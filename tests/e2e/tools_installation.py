@@ -222,8 +222,9 @@ for (const [name, server] of Object.entries(JSON.parse(readFileSync(file)).mcpSe
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
   })).json();
   const tools = (await ask("tools/list", {})).result.tools;
-  const retain = tools.find((tool) => tool.name.endsWith("retain")).name;
-  const said = await ask("tools/call", { name: retain, arguments: { content: "Claude was here." } });
+  const retain = tools.find((tool) => tool.name.endsWith("retain"));
+  if (!retain) continue; // newer releases also give Paperclip's own tools
+  const said = await ask("tools/call", { name: retain.name, arguments: { content: "Claude was here." } });
   seen[name] = { tools: tools.map((tool) => tool.name), said: said.result.content[0].text };
 }
 writeFileSync(new URL("seen.json", import.meta.url), JSON.stringify(seen));

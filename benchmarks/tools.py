@@ -124,11 +124,11 @@ async def load(port: int, path: str, body: object, agents: int) -> list[float]:
     times: list[float] = []
     loop = asyncio.get_running_loop()
     calls = CALLS // agents
-    callers = [Caller(request(port, path, body, number), calls, times) for number in range(agents)]
-    waiting = iter(callers)
-    for _ in callers:
+    authenticator = [Caller(request(port, path, body, number), calls, times) for number in range(agents)]
+    waiting = iter(authenticator)
+    for _ in authenticator:
         await loop.create_connection(lambda: next(waiting), "127.0.0.1", port)
-    await asyncio.gather(*(caller.done for caller in callers))
+    await asyncio.gather(*(caller.done for caller in authenticator))
     return times
 
 

@@ -14,15 +14,16 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from consumer.commands.tools import RECALLS_AGE, RECALLS_SIZE, tune_garbage_collection
+from consumer.commands.runtime import tune_garbage_collection
+from consumer.commands.tools import RECALLS_AGE, RECALLS_SIZE
 from consumer.hindsight.client import HindsightClient
 from consumer.http.transport import Request, Response
-from consumer.memory.policy import Rules
-from consumer.recalls import RecallMap
-from consumer.tools.authenticator import Callers
-from consumer.tools.dispatcher import Desk
+from consumer.memory.policy import MemoryPolicy
+from consumer.recalls import RecallCache
+from consumer.tools.authenticator import Authenticator
+from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.server import listening, serving, tools_app
-from consumer.tools.service import Memories
+from consumer.tools.service import MemoryService
 from schemas.codec import encode
 from schemas.recalls import RecallRecord, RecallStatus
 
@@ -70,7 +71,7 @@ def resident() -> float:
     return int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS:"))) / 1024
 
 
-def see(recalls: RecallMap, numbers: Iterator[int], count: int) -> None:
+def see(recalls: RecallCache, numbers: Iterator[int], count: int) -> None:
     """Let runs come, and most of them go."""
     for number, _ in zip(numbers, range(count), strict=False):
         recalls.apply(run(number).encode(), record(number))
@@ -80,12 +81,12 @@ def see(recalls: RecallMap, numbers: Iterator[int], count: int) -> None:
 
 async def main(runs: int) -> None:
     tune_garbage_collection()
-    recalls = RecallMap(runs=HELD, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
+    recalls = RecallCache(runs=HELD, size=RECALLS_SIZE, max_age=RECALLS_AGE, now=time.time)
     for number in range(runs):
         recalls.apply(run(number).encode(), record(number))
     hindsight = HindsightClient(nobody, "http://nobody", key=None, user_agent="benchmark")
-    memories = Memories(Rules(), hindsight, recalls.get, lambda _: None)
-    desk = Desk(memories, Callers(SECRET, None, 30.0), lambda *_: None, print)
+    memories = MemoryService(MemoryPolicy(), hindsight, recalls.get, lambda _: None)
+    desk = ToolDispatcher(memories, Authenticator(SECRET, None, 30.0), lambda *_: None, print)
     app = tools_app(desk, version="0", allowed_hosts=["127.0.0.1"])
     numbers = iter(range(10**6, 10**9))
     with listening("127.0.0.1", 0) as bound:

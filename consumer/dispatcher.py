@@ -1,24 +1,20 @@
-"""Event type → handler: turns a record of Kafka into the job that the engine runs."""
+"""Maps an event type to its handler, and a Kafka record to the job that the engine runs."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from consumer.errors import DeadLetterReason, Permanent
-from consumer.handlers.context import Delivery, Needs
+from consumer.handlers.context import DeliveryInfo, HandlerContext
 from consumer.handlers.forget import forget
 from consumer.handlers.recall import recall
-from consumer.handlers.results import Done, Outcome
+from consumer.handlers.results import Degraded, Done, HandlerResult
 from consumer.handlers.retain import retain
 from consumer.handlers.run_end import run_end
 from consumer.stream.executor import Job
 from consumer.stream.records import Record
 from schemas.codec import decode, parse
-
-REPAIR_HEADER = "repair"
-"""Its text makes a retain's operation id a new one, so that Hindsight works a comment again."""
-REPLAY_HEADER = "replay"
-"""There, whatever its text, if the record is not fresh."""
+from schemas.events import REPAIR_HEADER, REPLAY_HEADER
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,12 +22,11 @@ class Handler:
     """A handler and its name.
 
     Attributes:
-        run: takes the event that the type promises, the delivery and the needs.
-        subject: the payload's field that says what it is about; the log names it.
+        subject: field of the payload with the id that the event is about; the log names it.
     """
 
     name: str
-    run: Callable[[Any, Delivery, Needs], Awaitable[Outcome]]
+    run: Callable[[Any, DeliveryInfo, HandlerContext], Awaitable[HandlerResult]]
     subject: str
 
 
@@ -44,28 +39,28 @@ RUN_HANDLERS: Mapping[str, Handler] = {
     "agent.run.failed": _RUN_END,
     "agent.run.cancelled": _RUN_END,
 }
-"""The recall lane's."""
+"""Handlers of the recall lane, by event type."""
 COMMENT_HANDLERS: Mapping[str, Handler] = {
     "issue.comment.created": Handler("retain", retain, "comment_id"),
     "issue.comment.deleted": _FORGET,
     "issue.comment.cancelled": _FORGET,
 }
-"""The retain lane's."""
+"""Handlers of the retain lane, by event type."""
 IGNORED = Job(handler="ignored", run=None)
 
 
 @dataclass(frozen=True, slots=True)
 class Dispatcher:
-    """One lane's handlers, with what they need; its `resolve` is the engine's `JobFactory`."""
+    """The handlers of one lane and their context; its `resolve` is the engine's `JobFactory`."""
 
-    needs: Needs
+    context: HandlerContext
     handlers: Mapping[str, Handler]
 
     def resolve(self, record: Record) -> Job:
-        """The job of a record; an event type without a handler is ignored, whatever else the record holds.
+        """Return the job for a record; an event type without a handler is ignored, whatever else the record contains.
 
         Raises:
-            Permanent: the value is no JSON object, or not the event that its type promises.
+            Permanent: the value is not a JSON object, or not a valid event of its type.
         """
         try:
             value = decode(record.value)
@@ -73,7 +68,7 @@ class Dispatcher:
             raise Permanent(str(error), reason=DeadLetterReason.UNDECODABLE) from None
         event_type = value.get("eventType")
         if not isinstance(event_type, str):
-            raise Permanent("eventType is no text", reason=DeadLetterReason.INVALID)
+            raise Permanent("eventType is not a string", reason=DeadLetterReason.INVALID)
         handler = self.handlers.get(event_type)
         if handler is None:
             return IGNORED
@@ -83,18 +78,17 @@ class Dispatcher:
             raise Permanent(f"{event_type}: {error}", reason=DeadLetterReason.INVALID) from None
         repair = record.header(REPAIR_HEADER) or ""
         replayed = bool(repair) or any(name == REPLAY_HEADER for name, _ in record.headers)
-        delivery = Delivery(record.timestamp / 1000, repair, replayed)
+        delivery = DeliveryInfo(record.timestamp / 1000, repair, replayed)
         facts = {"event_id": event.event_id, "event_type": event_type}
         if subject := getattr(event.payload, handler.subject):
             facts[handler.subject] = subject
 
-        async def run() -> Outcome:
-            outcome = await handler.run(event, delivery, self.needs)
-            if isinstance(outcome, Done):
-                if outcome.bank is not None:
-                    facts["bank"] = outcome.bank
-                if outcome.error:
-                    facts["error"] = outcome.error
-            return outcome
+        async def run() -> HandlerResult:
+            result = await handler.run(event, delivery, self.context)
+            if isinstance(result, Done | Degraded) and result.bank is not None:
+                facts["bank"] = result.bank
+            if isinstance(result, Degraded):
+                facts["error"] = result.error
+            return result
 
         return Job(handler.name, run, facts)

@@ -9,11 +9,12 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.errors import KafkaError
 
 from consumer.kafka.producer import Publisher
+from consumer.kafka.topic_reader import read_until
 from schemas.codec import decode, encode
 from schemas.recalls import RecallRecord
 
 
-class TopicRecalls:
+class RecallPublisher:
     """The handlers' `Recalls`, written to the recalls topic. Key: runId; the last record of a run wins."""
 
     def __init__(self, publisher: Publisher, topic: str) -> None:
@@ -24,12 +25,12 @@ class TopicRecalls:
         """Write what was recalled for a run."""
         await self._publisher.publish(self._topic, record.run_id.encode(), encode(record))
 
-    async def end(self, run_id: str) -> None:
-        """Write a tombstone: the run is over."""
+    async def publish_tombstone(self, run_id: str) -> None:
+        """Write a tombstone for a run that has ended."""
         await self._publisher.publish(self._topic, run_id.encode(), None)
 
 
-class RecallMap:
+class RecallCache:
     """The recalled memories of recent runs: bounded by number, by bytes and by age.
 
     Records are held as they stand on the topic and read again when they are asked for: tens of thousands of them as
@@ -109,7 +110,7 @@ def _recalled_at(run_id: str, value: bytes | None) -> float | None:
 
 
 class RecallReader:
-    """Follows the whole recalls topic into a `RecallMap`, without a group: every instance reads everything.
+    """Follows the whole recalls topic into a `RecallCache`, without a group: every instance reads everything.
 
     Args:
         make: makes a consumer that is subscribed to the topic, without a group, and starts at the earliest record.
@@ -123,7 +124,7 @@ class RecallReader:
     def __init__(
         self,
         make: Callable[[], AIOKafkaConsumer],
-        recalls: RecallMap,
+        recalls: RecallCache,
         warn: Callable[..., None],
         pause: float = 5.0,
     ) -> None:
@@ -159,18 +160,15 @@ class RecallReader:
 
     async def _follow(self, consumer: AIOKafkaConsumer) -> None:
         assigned: frozenset[TopicPartition] = frozenset()
-        ends: dict[TopicPartition, int] = {}
-        behind: set[TopicPartition] = set()
         while True:
-            if (now_assigned := consumer.assignment()) != assigned:  # at the start, and when partitions were added
+            if consumer.assignment() != assigned:  # at the start, and when partitions were added
                 self.caught_up.clear()
-                assigned = now_assigned
-                ends = await consumer.end_offsets(assigned)
-                behind = {tp for tp, end in ends.items() if end > 0}
-            behind = {tp for tp in behind if await consumer.position(tp) < ends[tp]}
-            if assigned and not behind:
-                self.caught_up.set()
-            for records in (await consumer.getmany(timeout_ms=500, max_records=500)).values():
-                for record in records:
-                    self._recalls.apply(record.key, record.value)
+                assigned = consumer.assignment()
+                async for message in read_until(consumer, await consumer.end_offsets(assigned)):
+                    self._recalls.apply(message.key, message.value)
+                if assigned:
+                    self.caught_up.set()
+            for messages in (await consumer.getmany(timeout_ms=500, max_records=500)).values():
+                for message in messages:
+                    self._recalls.apply(message.key, message.value)
             self._recalls.shed()

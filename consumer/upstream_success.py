@@ -1,25 +1,25 @@
-"""Which upstreams answered well while a job ran: what closes a breaker, and keeps one closed.
+"""Which upstreams answered successfully while a job ran: this closes a breaker, and keeps a closed one closed.
 
-A handler's outcome cannot say this (a retain may or may not have asked Paperclip), so the clients note it here. Each
-job runs in a task of its own, so each has its own set.
+A handler's result does not say so (a retain may or may not have called Paperclip), so the clients record it here. Each
+job runs in its own task, and therefore has its own set.
 """
 
 from contextvars import ContextVar
 
 from consumer.errors import Upstream
 
-_answered: ContextVar[set[Upstream] | None] = ContextVar("answered", default=None)
+_tracked: ContextVar[set[Upstream] | None] = ContextVar("upstream_success", default=None)
 
 
 def track() -> set[Upstream]:
-    """Begin to collect in this task; the set fills while the job runs."""
-    answered: set[Upstream] = set()
-    _answered.set(answered)
-    return answered
+    """Start tracking in this task; the returned set fills while the job runs."""
+    upstreams = set[Upstream]()
+    _tracked.set(upstreams)
+    return upstreams
 
 
 def record_success(upstream: Upstream) -> None:
-    """An upstream has given a good answer (nothing happens outside a job)."""
-    collected = _answered.get()
-    if collected is not None:
-        collected.add(upstream)
+    """Record that an upstream answered successfully; has no effect outside a job."""
+    upstreams = _tracked.get()
+    if upstreams is not None:
+        upstreams.add(upstream)

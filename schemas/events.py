@@ -10,6 +10,13 @@ from pydantic import Field, StringConstraints
 
 from schemas.objects import CamelModel, Comment, Issue, Run, Uuid
 
+REPLAY_HEADER = "replay"
+"""Header of a record that is not fresh, whatever its value."""
+REPAIR_HEADER = "repair"
+"""Header whose value makes a retain's operation id a new one, so that Hindsight runs the retain again."""
+SNIPPET_UNITS = 120
+"""Length at which Paperclip cuts `bodySnippet`, in UTF-16 code units."""
+
 
 class RunPayload(CamelModel):
     """`payload` of `agent.run.*`. Timer and manual runs have no issue."""

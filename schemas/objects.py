@@ -29,6 +29,11 @@ class SourceTrust(CamelModel):
     preset: str | None = None
     disposition: str | None = None
 
+    @property
+    def is_quarantined(self) -> bool:
+        """Whether Paperclip does not trust the source."""
+        return self.disposition == "quarantined"
+
 
 class Comment(CamelModel):
     """A comment. `derived_author_agent_id` can be set later than the comment; a deleted one keeps its row, bodyless."""

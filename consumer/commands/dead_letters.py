@@ -5,26 +5,25 @@ from functools import partial
 
 from rich.console import Console
 
+from consumer.commands.clients import dead_letter_topic
 from consumer.commands.progress import progress_bar
 from consumer.dead_letters import render
 from consumer.dead_letters.model import Filter
 from consumer.dead_letters.redrive import plan, redrive
-from consumer.dead_letters.topic import LetterTopic, Survey
-from consumer.errors import UpstreamDown
-from consumer.kafka.options import groupless_consumer, producer, translate_kafka_errors
+from consumer.dead_letters.topic import Survey
+from consumer.errors import ExitCode, UpstreamDown
+from consumer.kafka.options import producer, translate_kafka_errors
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.settings.model import Settings
 from consumer.settings.types import LogFormat, LogLevel
-
-EXIT_FAILED = 1
 
 
 async def list_letters(settings: Settings, wanted: Filter, limit: int, *, as_json: bool) -> int:
     """Print the open dead letters that are wanted, the `limit` newest of them; the exit code."""
     survey = await _survey(settings)
     if survey is None:
-        return EXIT_FAILED
+        return ExitCode.FAILED
     matching = [letter for letter in survey.open if wanted(letter)]
     shown = matching[-limit:]
     if as_json:
@@ -42,7 +41,7 @@ async def redrive_letters(
     """Send the open dead letters that are wanted back to where they came from; the exit code."""
     survey = await _survey(settings)
     if survey is None:
-        return EXIT_FAILED
+        return ExitCode.FAILED
     chosen, outcome = plan([letter for letter in survey.open if wanted(letter)], survey.sources, limit)
     if dry_run and chosen and not as_json:
         _console().print(render.table(chosen))
@@ -50,7 +49,7 @@ async def redrive_letters(
         publisher = Publisher(partial(producer, settings))
         try:
             with translate_kafka_errors(settings), progress_bar("sending") as progress:
-                topic = _topic(settings)
+                topic = dead_letter_topic(settings)
                 await redrive(chosen, topic, survey.sources, publisher.publish, outcome, progress, force=force)
         except UpstreamDown as error:
             outcome.failed = str(error)
@@ -58,22 +57,17 @@ async def redrive_letters(
             await publisher.close()
     to_text = render.redrive_json if as_json else render.redrive_text
     print(to_text(outcome, chosen, dry_run=dry_run))  # noqa: T201
-    return EXIT_FAILED if outcome.failed else 0
+    return ExitCode.FAILED if outcome.failed else 0
 
 
 async def _survey(settings: Settings) -> Survey | None:
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     try:
         with translate_kafka_errors(settings), progress_bar("reading dead letters") as progress:
-            return await _topic(settings).survey(progress)
+            return await dead_letter_topic(settings).survey(progress)
     except UpstreamDown as error:
         sys.stderr.write(f"✗ {error}\n")
         return None
-
-
-def _topic(settings: Settings) -> LetterTopic:
-    sources = (settings.topic_agent_runs, settings.topic_issue_comments)
-    return LetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, sources)
 
 
 def _console() -> Console:

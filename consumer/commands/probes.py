@@ -1,10 +1,9 @@
 """Probes of what a process depends on: one line each, with what to do. `check` prints them, a worker logs them."""
 
 import asyncio
-import json
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
 
@@ -192,16 +191,6 @@ async def _plugins(paperclip: Paperclip) -> list[Json]:
         if not is_forbidden(error):
             raise
         return []
-
-
-def as_text(probes: Sequence[Probe]) -> str:
-    """One line each, for people."""
-    return "\n".join(probe.line for probe in probes)
-
-
-def as_json(probes: Sequence[Probe]) -> str:
-    """For scripts: `ok`, and the probes in order."""
-    return json.dumps({"ok": passed(probes), "probes": [asdict(probe) for probe in probes]}, indent=2)
 
 
 def passed(probes: Sequence[Probe]) -> bool:

@@ -13,11 +13,11 @@ from datetime import UTC, datetime
 from consumer.stream.dead_letter_writer import HEADER
 from consumer.stream.records import Record
 from schemas.codec import decode
+from schemas.events import REPAIR_HEADER, REPLAY_HEADER
 
 ATTEMPT_HEADER = "redrive-attempt"
 """How often a record has been sent back, as a decimal number."""
-REPLAY = ("replay", b"redrive")
-REPAIR_HEADER = "repair"
+REPLAY = (REPLAY_HEADER, b"redrive")
 NOTE_HEADER = HEADER + "redriven"
 
 Headers = list[tuple[str, bytes | None]]

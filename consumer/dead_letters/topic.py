@@ -1,7 +1,6 @@
-"""Reading the dead-letter topic, from its start to where it ends now, and again where chosen letters stand."""
+"""Reads the dead-letter topic: all of it, and then chosen letters."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -9,11 +8,8 @@ from dataclasses import dataclass
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer.dead_letters.model import Letter, read_letter, read_note
-from consumer.errors import DownKind, Upstream, UpstreamDown
+from consumer.kafka.topic_reader import Message, assign_topic, fetch_partitions, read_until
 from consumer.stream.records import Record
-
-STALLED = 30.0
-"""Seconds without a single record after which reading is given up."""
 
 Progress = Callable[[int, int], None]
 """Takes how much is done, and of how much."""
@@ -52,18 +48,20 @@ class LetterTopic:
         """Read everything.
 
         Raises:
-            UpstreamDown: the topic does not exist, or gives no more records.
-            KafkaError: Kafka cannot be reached.
+            UpstreamDown: the topic does not exist.
+            KafkaError: Kafka cannot be reached, or sends no more records.
         """
         letters: dict[tuple[int, int], Letter] = {}
         settled: set[tuple[int, int]] = set()
         seen = foreign = 0
-        async with self._reading() as (consumer, numbers):
-            partitions = [TopicPartition(self.name, number) for number in numbers(self.name)]
-            starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+        async with self._open_consumer() as consumer:
+            ends = await assign_topic(consumer, self.name)
+            starts = await consumer.beginning_offsets(list(ends))
             total = sum(ends.values()) - sum(starts.values())
-            sources = {name: len(numbers(name)) for name in self._sources if numbers(name)}
-            async for record in _read(consumer, starts, ends):
+            partitions = await fetch_partitions(consumer, *self._sources)
+            sources = {name: len(partitions[name]) for name in self._sources if partitions[name]}
+            async for message in read_until(consumer, ends):
+                record = _record(message)
                 note = read_note(record)
                 if note is not None:
                     settled.update(note)
@@ -83,52 +81,30 @@ class LetterTopic:
             UpstreamDown, KafkaError: as `survey`.
         """
         wanted = {letter.place: letter for letter in letters}
-        async with self._reading() as (consumer, _):
+        async with self._open_consumer() as consumer:
             for partition in sorted({letter.partition for letter in letters}):
                 offsets = [letter.offset for letter in letters if letter.partition == partition]
                 tp = TopicPartition(self.name, partition)
-                async for record in _read(consumer, {tp: min(offsets)}, {tp: max(offsets) + 1}):
-                    if letter := wanted.get((record.partition, record.offset)):
-                        yield letter, record
+                consumer.assign([tp])
+                consumer.seek(tp, min(offsets))
+                async for message in read_until(consumer, {tp: max(offsets) + 1}):
+                    if letter := wanted.get((message.partition, message.offset)):
+                        yield letter, _record(message)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[tuple[AIOKafkaConsumer, Callable[[str], list[int]]]]:
+    async def _open_consumer(self) -> AsyncIterator[AIOKafkaConsumer]:
         consumer = self._make()
         try:
             await consumer.start()
             await asyncio.sleep(0)  # aiokafka's `stop` raises if its tasks have not begun
-            # The public `topics()` asks the same and keeps the names only.
-            known = await consumer._client.fetch_all_metadata()  # noqa: SLF001
-            if not known.partitions_for_topic(self.name):
-                raise _down(f"topic {self.name} does not exist: run `paperclip-memory topics`")
-            yield consumer, lambda topic: sorted(known.partitions_for_topic(topic) or ())
+            yield consumer
         finally:
             await consumer.stop()
 
 
-async def _read(
-    consumer: AIOKafkaConsumer, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
-) -> AsyncIterator[Record]:
-    """The records of these partitions from `starts` up to `ends`."""
-    consumer.assign([tp for tp in ends if starts[tp] < ends[tp]])
-    for tp in consumer.assignment():
-        consumer.seek(tp, starts[tp])
-    alive = time.monotonic()
-    while behind := [tp for tp in consumer.assignment() if await consumer.position(tp) < ends[tp]]:
-        polled = await consumer.getmany(*behind, timeout_ms=500)
-        if polled:
-            alive = time.monotonic()
-        elif time.monotonic() - alive > STALLED:
-            raise _down(f"no record of topic {behind[0].topic} came for {STALLED:.0f} s")
-        for tp, messages in polled.items():
-            for m in messages:
-                if m.offset < ends[tp]:
-                    yield Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
+def _record(m: Message) -> Record:
+    return Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
 
 
 def _age(letter: Letter) -> tuple[float, int, int]:
     return letter.written, letter.partition, letter.offset
-
-
-def _down(message: str) -> UpstreamDown:
-    return UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)

@@ -15,7 +15,7 @@ from rich.text import Text
 
 from consumer.errors import PaperclipMemoryError
 from consumer.exporter.lag import Lag
-from consumer.exporter.snapshot import GroupSeen, HindsightSeen, KafkaSeen, OperationStatus
+from consumer.exporter.snapshot import GroupSnapshot, HindsightSnapshot, KafkaSnapshot, OperationStatus
 
 T = TypeVar("T")
 
@@ -38,15 +38,15 @@ class Status:
     """
 
     at: float
-    kafka: KafkaSeen | None
-    hindsight: HindsightSeen | None
+    kafka: KafkaSnapshot | None
+    hindsight: HindsightSnapshot | None
     letters: Letters | None
     silent: dict[str, str]
 
 
 async def take(
-    kafka: Callable[[], Awaitable[KafkaSeen]],
-    hindsight: Callable[[], Awaitable[HindsightSeen]],
+    kafka: Callable[[], Awaitable[KafkaSnapshot]],
+    hindsight: Callable[[], Awaitable[HindsightSnapshot]],
     letters: Callable[[], Awaitable[Letters]],
     now: Callable[[], float] = time.time,
 ) -> Status:
@@ -81,7 +81,7 @@ def as_screen(status: Status) -> RenderableType:
     return Group(*parts)
 
 
-def _headline(group: GroupSeen, now: float) -> Text:
+def _headline(group: GroupSnapshot, now: float) -> Text:
     lag = sum(each.records for each in group.lags)
     behind = max((each.seconds for each in group.lags), default=0.0)
     commit = "no commit known" if group.last_commit is None else f"last commit {_span(now - group.last_commit)} ago"
@@ -92,7 +92,7 @@ def _headline(group: GroupSeen, now: float) -> Text:
     return text.append(f"{lagging}, {commit}")
 
 
-def _partitions(group: GroupSeen) -> list[RenderableType]:
+def _partitions(group: GroupSnapshot) -> list[RenderableType]:
     found: list[RenderableType] = [
         Text(f"✗ topic {topic} does not exist: run `paperclip-memory topics`", style="red")
         for topic in group.topics
@@ -117,7 +117,7 @@ def _row(lag: Lag) -> tuple[str, ...]:
     return str(lag.partition.number), committed, str(lag.end), str(lag.records), _span(lag.seconds)
 
 
-def _hindsight(seen: HindsightSeen) -> list[RenderableType]:
+def _hindsight(seen: HindsightSnapshot) -> list[RenderableType]:
     counts = [f"{seen.backlog.total(status)} {status}" for status in OperationStatus]
     failed = seen.backlog.consolidation_failed
     lines = [
@@ -147,7 +147,7 @@ def as_json(status: Status) -> str:
     return json.dumps(document, indent=2)
 
 
-def _group(group: GroupSeen) -> dict[str, Any]:
+def _group(group: GroupSnapshot) -> dict[str, Any]:
     return {
         "group": group.name,
         "members": group.members,
@@ -169,7 +169,7 @@ def _group(group: GroupSeen) -> dict[str, Any]:
     }
 
 
-def _queue(seen: HindsightSeen) -> dict[str, Any]:
+def _queue(seen: HindsightSnapshot) -> dict[str, Any]:
     return {
         "origin": seen.origin,
         **{status.value: seen.backlog.total(status) for status in OperationStatus},

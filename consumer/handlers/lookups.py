@@ -1,44 +1,38 @@
-"""What handlers and tools look up: the issue of an event, its user, and what is remembered."""
+"""Lookups that handlers and tools share: the issue of an event, and the recall itself."""
 
 from consumer.errors import DeadLetterReason, Permanent
-from consumer.handlers.context import Hindsight, Needs
-from consumer.memory.attribution import user_of
-from consumer.memory.policy import Rules
-from consumer.memory.recall_query import halve, has_word
+from consumer.handlers.context import HandlerContext, Hindsight
+from consumer.memory.policy import MemoryPolicy
+from consumer.memory.recall_query import first_half, is_searchable
 from schemas.objects import Issue
 
 MAX_TOKENS = 1024
-"""How much of a bank a recall brings back."""
+"""Upper limit of what one recall returns."""
 
 
-def own_issue(carried: Issue | None, issue_id: str) -> Issue | None:
-    """The issue that an event carries, if it is the event's own."""
-    return carried if carried is not None and carried.id == issue_id else None
+def embedded_issue(issue: Issue | None, issue_id: str) -> Issue | None:
+    """Return the issue embedded in an event, if it is the one that the event names."""
+    return issue if issue is not None and issue.id == issue_id else None
 
 
-async def issue_of(carried: Issue | None, issue_id: str, needs: Needs) -> Issue | None:
-    """The issue: carried by the event, else as Paperclip answers; None if it is gone or there is no Paperclip API."""
-    issue = own_issue(carried, issue_id)
-    if issue is None and needs.paperclip is not None:
-        issue = await needs.paperclip.issue(issue_id)
+async def load_issue(embedded: Issue | None, issue_id: str, context: HandlerContext) -> Issue | None:
+    """Return the embedded issue, else Paperclip's; None if it is gone or no Paperclip API is configured."""
+    issue = embedded_issue(embedded, issue_id)
+    if issue is None and context.paperclip is not None:
+        issue = await context.paperclip.issue(issue_id)
     return issue
 
 
-def bank_user(issue: Issue | None, rules: Rules) -> str | None:
-    """The user whose bank it is; None where banks have no user, or none is known."""
-    return user_of(issue, rules.user_sources) if issue is not None and rules.needs_user else None
-
-
-async def ask(bank: str, query: str, hindsight: Hindsight, rules: Rules) -> list[str]:
-    """Recall; on a 400, which is an old Hindsight's answer to a long query, once more with half of it.
+async def recall_with_fallback(hindsight: Hindsight, bank: str, query: str, policy: MemoryPolicy) -> list[str]:
+    """Recall; if an old Hindsight rejects the query as too long (400), recall once more with its first half.
 
     Raises:
         HandlingError: as `Hindsight.recall`.
     """
     try:
-        return await hindsight.recall(bank, query, rules.recall_budget, MAX_TOKENS)
-    except Permanent as refused:
-        shorter = halve(query)
-        if refused.reason is not DeadLetterReason.REJECTED or not has_word(shorter):
+        return await hindsight.recall(bank, query, policy.recall_budget, MAX_TOKENS)
+    except Permanent as error:
+        shorter = first_half(query)
+        if error.reason is not DeadLetterReason.REJECTED or not is_searchable(shorter):
             raise
-        return await hindsight.recall(bank, shorter, rules.recall_budget, MAX_TOKENS)
+        return await hindsight.recall(bank, shorter, policy.recall_budget, MAX_TOKENS)

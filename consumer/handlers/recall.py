@@ -1,64 +1,66 @@
-"""`agent.run.started`: recall what matters to the run, and publish it for the tools.
+"""`agent.run.started`: recall memories for the run, and publish them for the tools.
 
-Nothing that Paperclip or Hindsight does makes this event fail: the tools ask live when there is no good record. Only a
-publish that Kafka does not take is raised.
+A failure of Paperclip or Hindsight does not fail the event: without a good record the tools ask live. Only a publish
+that Kafka does not acknowledge is raised.
 """
 
 from datetime import UTC, datetime
 from typing import NamedTuple
 
 from consumer.errors import HandlingError, Upstream
-from consumer.handlers.context import Delivery, Needs
-from consumer.handlers.lookups import ask, bank_user, issue_of, own_issue
-from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
-from consumer.memory.banks import bank_of
-from consumer.memory.recall_query import has_word, query_of
-from consumer.memory.sanitize import blank
+from consumer.handlers.context import DeliveryInfo, HandlerContext
+from consumer.handlers.lookups import embedded_issue, load_issue, recall_with_fallback
+from consumer.handlers.results import Degraded, Done, HandlerResult, Skipped, SkipReason
+from consumer.memory.banks import choose_bank, derive_bank_id
+from consumer.memory.recall_query import build_query, is_searchable
+from consumer.memory.sanitize import is_blank
 from schemas.events import AgentRunStarted, RunPayload
 from schemas.objects import Issue, Run, WakeComment
 from schemas.recalls import RecallRecord, RecallStatus
 
 
-class _Question(NamedTuple):
-    """What is asked, of which bank."""
+class _RecallQuery(NamedTuple):
+    """A query, and the bank that it goes to."""
 
     bank: str
     user: str | None
-    query: str
+    text: str
 
 
-async def recall(event: AgentRunStarted, delivery: Delivery, needs: Needs) -> Outcome:
-    """Recall for a run that has started.
+async def recall(event: AgentRunStarted, delivery: DeliveryInfo, context: HandlerContext) -> HandlerResult:
+    """Recall memories for a run that has started.
 
     Raises:
-        UpstreamDown: Kafka does not take the record.
+        UpstreamDown: Kafka does not acknowledge the record.
     """
-    run, rules = event.payload, needs.rules
+    run, policy = event.payload, context.policy
     # 1. Gates.
     if run.agent_id is None:
         return Skipped(SkipReason.NO_AGENT)
-    if not rules.enabled(run.agent_id):
+    if not policy.is_enabled(run.agent_id):
         return Skipped(SkipReason.AGENT_NOT_ENABLED)
     if run.issue_id is None:
         return Skipped(SkipReason.NO_ISSUE)
-    if needs.now() - delivery.timestamp > rules.recall_deadline:
+    if context.now() - delivery.timestamp > policy.recall_deadline:
         return Skipped(SkipReason.TOO_LATE)  # the run has moved on
-    # What a record can say when Paperclip does not answer: never a wider bank than the user's own.
-    bank = None if rules.needs_user else bank_of(rules, company=event.company_id, agent=run.agent_id, user=None)
-    user, query, memories = None, "", list[str]()
+    # The bank of the record if Paperclip does not answer: never one that is wider than the user's own.
+    bank = None
+    if not policy.needs_user:
+        bank = derive_bank_id(policy, company=event.company_id, agent=run.agent_id, user=None)
+    user, text, memories = None, "", list[str]()
     failure: HandlingError | None = None
     try:
         # 2. The query.
-        question = await _question(event.company_id, run, run.agent_id, run.issue_id, needs)
-        if isinstance(question, Skipped):
-            return question
-        bank, user, query = question
+        query = await _query(event.company_id, run, run.agent_id, run.issue_id, context)
+        if isinstance(query, Skipped):
+            return query
+        bank, user, text = query
         # 3. The recall.
-        memories = await ask(bank, query, needs.hindsight, rules)
+        memories = await recall_with_fallback(context.hindsight, bank, text, policy)
     except HandlingError as error:
-        failure = error  # 5. Not fatal.
+        failure = error  # not fatal, see above
     # 4. The record.
-    await needs.recalls.publish(
+    await context.recalls.publish(
         RecallRecord(
             run_id=run.run_id,
             company_id=event.company_id,
@@ -66,62 +68,58 @@ async def recall(event: AgentRunStarted, delivery: Delivery, needs: Needs) -> Ou
             issue_id=run.issue_id,
             bank_id=bank,
             user_id=user,
-            query=query,
+            query=text,
             status=_status(failure, memories),
             memories=memories,
-            recalled_at=datetime.fromtimestamp(needs.now(), UTC).isoformat(timespec="milliseconds"),
+            recalled_at=datetime.fromtimestamp(context.now(), UTC).isoformat(timespec="milliseconds"),
         )
     )
-    return Done(bank=bank) if failure is None else Done(_failed(failure), str(failure), bank)
+    return Done(bank) if failure is None else Degraded(failure.upstream or Upstream.HINDSIGHT, str(failure), bank)
 
 
-async def _question(company: str, run: RunPayload, agent: str, issue_id: str, needs: Needs) -> _Question | Skipped:
-    rules = needs.rules
-    issue, comments = await _read(run, issue_id, needs)
-    if issue is None or (blank(issue.title) and blank(issue.description)):
+async def _query(
+    company: str, run: RunPayload, agent: str, issue_id: str, context: HandlerContext
+) -> _RecallQuery | Skipped:
+    issue, comments = await _issue_and_comments(run, issue_id, context)
+    if issue is None or (is_blank(issue.title) and is_blank(issue.description)):
         return Skipped(SkipReason.BLANK_ISSUE)
-    query = query_of(issue.title, issue.description, comments)
-    if not has_word(query):
+    text = build_query(issue.title, issue.description, comments)
+    if not is_searchable(text):
         return Skipped(SkipReason.BLANK_QUERY)
-    user = bank_user(issue, rules)
-    bank = bank_of(rules, company=company, agent=agent, user=user)
-    if bank is None or (rules.needs_user and rules.user_required and user is None):
-        return Skipped(SkipReason.NO_USER)
-    return _Question(bank, user, query)
+    choice = choose_bank(context.policy, company=company, agent=agent, issue=issue)
+    return _RecallQuery(*choice, text) if choice is not None else Skipped(SkipReason.NO_USER)
 
 
-async def _read(run: RunPayload, issue_id: str, needs: Needs) -> tuple[Issue | None, list[WakeComment]]:
-    """The issue and the comments that woke the run, with as few requests as will do.
+async def _issue_and_comments(
+    run: RunPayload, issue_id: str, context: HandlerContext
+) -> tuple[Issue | None, list[WakeComment]]:
+    """Load the issue and the comments that woke the run, with as few requests as possible.
 
-    The run's own wake has title and description; only the issue itself knows its user. Without a Paperclip API an event
-    that carries neither gives no issue: there is nothing to ask about.
+    What woke the run includes the issue's title and description; its user is only in the issue itself. Without a
+    Paperclip API, an event that carries neither run nor issue gives no issue.
     """
-    whole = await _run(run, needs)
-    wake = whole.wake if whole is not None else None
+    whole_run = await _run(run, context)
+    wake = whole_run.wake if whole_run is not None else None
     if wake is not None and wake.issue is not None and wake.issue.id not in (None, issue_id):
-        wake = None  # another issue's: it may have another user, whose memories are not this run's
+        wake = None  # of another issue, which may have another user, whose memories are not for this run
     comments = wake.comments if wake is not None else []
-    issue = own_issue(run.issue, issue_id)
+    issue = embedded_issue(run.issue, issue_id)
     if issue is not None:
         return issue, comments
-    woken_for = wake.issue if wake is not None else None
-    if woken_for is not None and not needs.rules.needs_user:
-        return woken_for, comments
-    return await issue_of(None, issue_id, needs) or woken_for, comments
+    wake_issue = wake.issue if wake is not None else None
+    if wake_issue is not None and not context.policy.needs_user:
+        return wake_issue, comments
+    return await load_issue(None, issue_id, context) or wake_issue, comments
 
 
-async def _run(run: RunPayload, needs: Needs) -> Run | None:
+async def _run(run: RunPayload, context: HandlerContext) -> Run | None:
     if run.run is not None and run.run.id == run.run_id:
         return run.run
-    if needs.paperclip is None:
+    if context.paperclip is None:
         if run.issue is None:
-            needs.warn("no Paperclip API, and the event carries neither run nor issue: nothing to recall for")
+            context.warn("no Paperclip API, and the event carries neither run nor issue: skipping the recall")
         return None
-    return await needs.paperclip.run(run.run_id)
-
-
-def _failed(failure: HandlingError) -> FailReason:
-    return FailReason.PAPERCLIP if failure.upstream is Upstream.PAPERCLIP else FailReason.HINDSIGHT
+    return await context.paperclip.run(run.run_id)
 
 
 def _status(failure: HandlingError | None, memories: list[str]) -> RecallStatus:

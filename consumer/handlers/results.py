@@ -1,11 +1,13 @@
-"""What a handler returns. What it raises is in `consumer.errors`."""
+"""What a handler returns. The errors that it raises are in `consumer.errors`."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
+from consumer.errors import Upstream
+
 
 class SkipReason(StrEnum):
-    """Why a handler had nothing to do (closed: it is a metric label)."""
+    """Why a handler had nothing to do (closed set: a metric label)."""
 
     AGENT_NOT_ENABLED = "agent_not_enabled"
     NO_ISSUE = "no_issue"
@@ -21,33 +23,37 @@ class SkipReason(StrEnum):
     QUARANTINED = "quarantined"
 
 
-class FailReason(StrEnum):
-    """Why a handler's work failed without harm (closed: it is a metric label)."""
+@dataclass(frozen=True, slots=True)
+class Done:
+    """The record was handled.
 
-    HINDSIGHT = "hindsight"
-    PAPERCLIP = "paperclip"
+    Attributes:
+        bank: the bank that was used; None if there was none, or more than one. The log shows its hash.
+    """
+
+    bank: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
-    """The record has had its effect.
+class Degraded:
+    """The record was handled as well as possible: an upstream failed, and a retry would come too late to help.
 
     Attributes:
-        failed: the upstream whose failure was not worth a retry.
-        error: that failure for people, with no body and no key in it.
-        bank: the one bank that was used; None if there was none, or several. The log shows its hash.
+        upstream: the one that failed.
+        error: the failure for people; contains no body and no key.
+        bank: as in `Done`.
     """
 
-    failed: FailReason | None = None
+    upstream: Upstream
     error: str = ""
     bank: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Skipped:
-    """The rules say that this record has no effect."""
+    """The record has no effect: the policy excludes it, or it lacks what the handler needs."""
 
     reason: SkipReason
 
 
-Outcome = Done | Skipped
+HandlerResult = Done | Degraded | Skipped

@@ -1,16 +1,17 @@
-"""Who a memory belongs to: the issue's user, and the agent that a comment is by."""
+"""Attribution: the user of an issue, and the agent that wrote a comment."""
 
 from collections.abc import Collection
 
-from consumer.memory.policy import UserSource
+from consumer.memory.policy import MemoryPolicy, UserSource
 from schemas.objects import Comment, Issue
 
 
-def user_of(issue: Issue, sources: Collection[UserSource]) -> str | None:
-    """The issue's user, from those fields that may name one; None if none does.
+def resolve_user(issue: Issue, sources: Collection[UserSource]) -> str | None:
+    """Return the issue's user, read from the given fields only; None if no field names one.
 
-    `creatorEmail`, else the last `::` segment of `originId` with an `@`, else `createdByUserId`. The first two are the
-    plugin's rule; today's Paperclip has no `creatorEmail`, and its `originId` seldom holds an address.
+    The order is `creatorEmail`, the last `::` segment of `originId` that contains an `@`, `createdByUserId`. The first
+    two are the plugin's rule. Current Paperclip versions have no `creatorEmail`, and their `originId` rarely contains
+    an address.
     """
     if UserSource.CREATOR_EMAIL in sources and issue.creator_email and issue.creator_email.strip():
         return issue.creator_email
@@ -23,9 +24,14 @@ def user_of(issue: Issue, sources: Collection[UserSource]) -> str | None:
     return None
 
 
-def author_of(comment: Comment, event_agent: str | None) -> str | None:
-    """The agent that wrote the comment: its author, else the derived author, else the agent that the event names.
+def resolve_bank_user(issue: Issue | None, policy: MemoryPolicy) -> str | None:
+    """Return the user for the bank id; None if bank ids have no user part, or the issue names no user."""
+    return resolve_user(issue, policy.user_sources) if issue is not None and policy.needs_user else None
 
-    None for a comment of a user or the system: it belongs to the issue's assignee.
+
+def resolve_author(comment: Comment, event_agent: str | None) -> str | None:
+    """Return the agent that wrote the comment: the author, else the derived author, else the agent of the event.
+
+    None for a comment by a user or by the system: it belongs to the issue's assignee.
     """
     return comment.author_agent_id or comment.derived_author_agent_id or event_agent

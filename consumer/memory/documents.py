@@ -1,96 +1,35 @@
-"""What Hindsight answers, as far as it is read here (Hindsight API 1.1.0; older ones leave fields out)."""
+"""What Hindsight stores and works on: the types that its client, the handlers and the tools share."""
 
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
 
-from pydantic import BaseModel, ConfigDict, Field
-
-from consumer.handlers.context import Operation
-
-
-class _Model(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
+STALLED_AFTER = 3600.0
+"""Seconds after which an unfinished operation counts as stalled: its worker is gone, and nothing else ends it."""
 
 
-class Document(_Model):
-    """A document that a bank holds; `original_text` is None in a listing.
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """A document for Hindsight to retain.
 
-    `content_hash` is the SHA-256 of its text's UTF-8, in hex.
+    Attributes:
+        timestamp: when the text was written, ISO 8601; None makes Hindsight use the current time.
+        metadata: strings only; Hindsight answers 422 to null.
     """
 
-    id: str
-    original_text: str | None = None
-    content_hash: str | None = None
-    document_metadata: dict[str, Any] | None = None
-    retain_params: dict[str, Any] | None = None
-    created_at: str | None = None
-    updated_at: str | None = None
-    memory_unit_count: int | None = None
-
-    @property
-    def event_date(self) -> str | None:
-        """The `timestamp` of its retain, ISO 8601 with an offset."""
-        date = (self.retain_params or {}).get("event_date")
-        return date if isinstance(date, str) else None
+    document_id: str
+    content: str
+    timestamp: str | None
+    metadata: Mapping[str, str]
 
 
-class Stats(_Model):
-    """What waits in a bank. Cached by Hindsight for 60 s."""
-
-    pending_operations: int
-    failed_operations: int
-    pending_consolidation: int
-    failed_consolidation: int = 0
-    last_consolidated_at: str | None = None
-    operations_by_status: dict[str, int] = Field(default_factory=dict)
-
-
-class DocumentPage(_Model):
-    """A page of `GET …/documents`."""
-
-    items: list[Document]
-    total: int
-
-
-class BankRow(_Model):
-    """A row of `GET …/banks`."""
-
-    bank_id: str
-
-
-class BankPage(_Model):
-    """A page of `GET …/banks`, most recently written first; older Hindsights give no `total`."""
-
-    banks: list[BankRow]
-    total: int | None = None
-
-
-class OperationRow(_Model):
-    """A row of `GET …/operations`."""
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """An asynchronous operation of Hindsight. `status` is pending, processing, completed, failed or cancelled."""
 
     id: str
-    task_type: str
+    type: str
     status: str
-    document_id: str | None = None
+    document_id: str | None
     created_at: str | None = None
-    error_message: str | None = None
+    error: str | None = None
     updated_at: str | None = None
-
-    @property
-    def operation(self) -> Operation:
-        """The row in our terms."""
-        return Operation(
-            self.id,
-            self.task_type,
-            self.status,
-            self.document_id,
-            self.created_at,
-            self.error_message,
-            self.updated_at,
-        )
-
-
-class OperationPage(_Model):
-    """A page of `GET …/operations`."""
-
-    operations: list[OperationRow]
-    total: int

@@ -1,12 +1,12 @@
-"""The fence around memories that our tools serve, and its removal before a comment is retained.
+"""Marks the memories that our tools serve, and removes them again before a comment is retained.
 
-An agent that quotes what it recalled would otherwise have it retained again, and it would grow with each run. The two
-functions are a pair: `strip(fence(x))` leaves nothing of `x`, whatever `x` holds.
+Without the markers, an agent that quotes recalled memories would have them retained again, and they would grow with
+each run. The two functions are a pair: `strip_fences(fence(x))` leaves nothing of `x`, whatever `x` contains.
 
-A marker stands on one line, in any case, and is known as Markdown and models quote it too: with blanks or attributes in
-it, as `&lt;…&gt;`, or with backslashes. `strip` puts a line break where a fenced block was, so that the text around it
-can never close up into a new marker: one pass is enough. All repeats in the pattern are bounded, so that its time grows
-with the text and no faster.
+A marker stands on one line, in upper or lower case. It is also recognised as Markdown and models quote it: with blanks
+or attributes in it, as `&lt;…&gt;`, or with backslashes. `strip_fences` replaces a fenced block by a line break, so
+that the text around it can never form a new marker, and one pass is enough. All repeats in the pattern are bounded, so
+that matching takes time linear in the length of the text.
 """
 
 import re
@@ -19,15 +19,15 @@ _QUOTING = re.compile(r"[\s>`*~_\\-]*")
 
 
 def fence(text: str) -> str:
-    """Put a fence around served text; markers in the text itself are made harmless."""
+    """Put markers around served text; a marker inside the text is made unrecognisable."""
     return f"<paperclip-memory>\n{_ANY_START.sub('[', text)}\n</paperclip-memory>"
 
 
-def strip(text: str) -> str:
-    """Take out every fenced block; the text around them is kept.
+def strip_fences(text: str) -> str:
+    """Remove every fenced block, and keep the text around it.
 
-    Blocks nest. What an unclosed fence holds is taken out to the text's end, and an end without a beginning goes alone.
-    Quoting that nothing is left of (`>`, backticks, list marks) goes too.
+    Blocks nest. An unclosed block reaches to the end of the text; of a closing marker without an opening one, only the
+    marker is removed. Quoting that surrounds nothing (`>`, backticks, list marks) is removed too.
     """
     if "paperclip" not in text.lower():
         return text

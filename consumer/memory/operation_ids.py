@@ -1,4 +1,4 @@
-"""Ids of Hindsight's operations: the same work always has the same id, so that a repeated call is a no-op."""
+"""Stable ids: the same work always has the same id, so that a repeated call to Hindsight has no effect."""
 
 import json
 import uuid
@@ -9,11 +9,16 @@ NAMESPACE = uuid.UUID("5f0f0d5c-6d63-5f6e-9c38-0d1f6cbb7a51")
 _encode = json.JSONEncoder(separators=(",", ":")).encode
 
 
+def stable_id(*parts: str) -> str:
+    """Return the UUIDv5 of the parts, encoded as a compact ASCII JSON list."""
+    return str(uuid.uuid5(NAMESPACE, _encode(parts)))
+
+
 def operation_id(bank: str, comment_id: str, content: str, repair: str) -> str:
-    """UUIDv5 of the compact ASCII JSON of [bank, commentId, content, repair].
+    """Return the id of a retain operation.
 
     Args:
-        repair: "" or what makes the id a new one: Hindsight never works a known id again, not even after its failure
-            or after the document's deletion.
+        repair: makes the id differ from that of an earlier attempt; "" for the first one. Hindsight never runs a known
+            id again, not even after the operation failed or its document was deleted.
     """
-    return str(uuid.uuid5(NAMESPACE, _encode([bank, comment_id, content, repair])))
+    return stable_id(bank, comment_id, content, repair)

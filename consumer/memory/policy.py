@@ -1,4 +1,4 @@
-"""The rules of memory as one frozen value: what `settings` says about banks, gates and recall, without any I/O."""
+"""The memory policy: the settings about banks, gates and recall as one frozen value, free of I/O."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -29,16 +29,16 @@ class RecallBudget(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Rules:
-    """Settings that decide what is remembered, for whom and where.
+class MemoryPolicy:
+    """Decides what is remembered, for which agent and user, and in which bank.
 
     Attributes:
-        static_bank: the one bank of everybody; None when banks are dynamic.
+        static_bank: the bank that everybody shares; None if bank ids are dynamic.
         granularity: parts of a dynamic bank id, in the order used.
-        user_sources: fields that may name the user.
-        user_required: skip, rather than leave the user part out, when the user is unknown.
-        enabled_agents: the agents that have memory; None: all.
-        recall_deadline: seconds after which a run's start is too old to recall for.
+        user_sources: fields of the issue that may name its user.
+        user_required: skip when the user is unknown, instead of leaving the user part out.
+        enabled_agents: the agents that have memory; None or empty for all, as in the plugin.
+        recall_deadline: seconds after which the start of a run is too old for a recall.
     """
 
     static_bank: str | None = None
@@ -53,14 +53,14 @@ class Rules:
 
     @property
     def needs_user(self) -> bool:
-        """Whether a bank id cannot be derived without looking for the issue's user."""
+        """Whether a bank id has a user part."""
         return self.static_bank is None and BankPart.USER in self.granularity
 
     @property
     def needs_agent(self) -> bool:
-        """Whether banks differ by agent."""
+        """Whether a bank id has an agent part."""
         return self.static_bank is None and BankPart.AGENT in self.granularity
 
-    def enabled(self, agent_id: str) -> bool:
-        """Whether this agent has memory (`enabled_agent_ids`; empty means all, as in the plugin)."""
+    def is_enabled(self, agent_id: str) -> bool:
+        """Whether this agent has memory (setting `enabled_agent_ids`)."""
         return not self.enabled_agents or agent_id in self.enabled_agents

@@ -1,31 +1,30 @@
-"""The query of a recall: what the run is about."""
+"""Builds the query of a recall from the run's issue and comments."""
 
 import re
 from collections.abc import Iterable
 
-from consumer.memory.sanitize import blank, clean
+from consumer.memory.sanitize import is_blank, sanitize
 from schemas.objects import WakeComment
 
 MAX_CHARACTERS = 2_000
-_QUARANTINED = "quarantined"
 
 
-def query_of(title: str | None, description: str | None, comments: Iterable[WakeComment]) -> str:
-    """Title, description and the comments that woke the run, newest first, a line each, cut to 2,000 characters.
+def build_query(title: str | None, description: str | None, comments: Iterable[WakeComment]) -> str:
+    """Join title, description and the comments that woke the run, newest first, one per line; at most 2,000 characters.
 
-    Quarantined comments never enter it: what Paperclip does not trust must not steer what is remembered.
+    Quarantined comments are left out: text that Paperclip does not trust must not decide what is recalled.
     """
-    trusted = [each for each in comments if not (each.source_trust and each.source_trust.disposition == _QUARANTINED)]
-    newest_first = sorted(trusted, key=lambda each: each.created_at or "", reverse=True)
-    texts = [clean(text) for text in (title, description, *(each.body for each in newest_first)) if text]
-    return "\n".join(text for text in texts if not blank(text))[:MAX_CHARACTERS]
+    trusted = [comment for comment in comments if not (comment.source_trust and comment.source_trust.is_quarantined)]
+    newest_first = sorted(trusted, key=lambda comment: comment.created_at or "", reverse=True)
+    texts = [sanitize(text) for text in (title, description, *(comment.body for comment in newest_first)) if text]
+    return "\n".join(text for text in texts if not is_blank(text))[:MAX_CHARACTERS]
 
 
-def has_word(query: str) -> bool:
-    r"""Whether Hindsight will take it: it answers 422 if `[^\w\s]` replaced by blanks leaves no token."""
+def is_searchable(query: str) -> bool:
+    r"""Whether Hindsight accepts the query: it answers 422 if no token is left after `[^\w\s]` became blanks."""
     return re.search(r"\w", query.lower()) is not None
 
 
-def halve(query: str) -> str:
-    """The first half, for versions of Hindsight that refuse a long query."""
+def first_half(query: str) -> str:
+    """Return the first half of a query, for Hindsight versions that reject long ones."""
     return query[: len(query) // 2]

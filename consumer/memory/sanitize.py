@@ -1,24 +1,24 @@
-"""What is taken out of a text before Hindsight gets it."""
+"""Sanitizes text before it is sent to Hindsight."""
 
 import re
 import unicodedata
 
 from consumer.memory import markers
 
-_BROKEN = re.compile("[\x00\ud800-\udfff]")
+_UNENCODABLE = re.compile("[\x00\ud800-\udfff]")
 _INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 
 
-def mend(text: str) -> str:
-    """Take out what no UTF-8 or database can hold: lone surrogates and NUL."""
-    return text if text.isascii() and "\0" not in text else _BROKEN.sub("", text)
+def strip_unencodable(text: str) -> str:
+    """Remove lone surrogates and NUL: neither UTF-8 nor a database can hold them."""
+    return text if text.isascii() and "\0" not in text else _UNENCODABLE.sub("", text)
 
 
-def clean(text: str) -> str:
-    """Mend a text and take out what our own tools served (`consumer.memory.markers`)."""
-    return markers.strip(mend(text))
+def sanitize(text: str) -> str:
+    """Remove what cannot be encoded, and memories that our own tools served (`consumer.memory.markers`)."""
+    return markers.strip_fences(strip_unencodable(text))
 
 
-def blank(text: str | None) -> bool:
-    """Whether nothing in it can be seen. Wider than Hindsight's check, which lets a zero-width space through."""
+def is_blank(text: str | None) -> bool:
+    """Whether the text has no visible character. Stricter than Hindsight, which accepts a zero-width space."""
     return all(unicodedata.category(char) in _INVISIBLE for char in text or "")

@@ -1,27 +1,27 @@
-"""What the relay tells, as log lines and metrics."""
+"""The relay's log lines and metrics."""
 
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
 from consumer.observability.logs import Throttle
 from consumer.observability.metrics import RELAY_COMPANIES, RELAY_LAG, RELAY_PUBLISHED
+from consumer.observability.prometheus import counter, gauge_family
 from consumer.relay.signals import Moved, Notify, Published, RelaySignal, RelayState, Source, Told
 
 
 class RelayGauges(Collector):
-    """How the relay stands, at each scrape.
+    """The relay's gauges, computed at each scrape.
 
     Args:
         topics: the topic of each source.
-        read_at: since when all of a source has been read, seconds since the epoch.
-        states: how following goes, a company at a time.
+        read_at: time of the last complete read of a source, seconds since the epoch.
+        states: the state of each company.
     """
 
     def __init__(
@@ -37,21 +37,16 @@ class RelayGauges(Collector):
         self._now = now
 
     def collect(self) -> Iterable[Family]:
-        lag = GaugeMetricFamily(RELAY_LAG.full_name, RELAY_LAG.help, labels=RELAY_LAG.labels)
-        for source, topic in self._topics.items():
-            lag.add_metric([topic], max(0.0, self._now() - self._read_at(source)))
-        yield lag
-        companies = GaugeMetricFamily(RELAY_COMPANIES.full_name, RELAY_COMPANIES.help, labels=RELAY_COMPANIES.labels)
-        tally = Tally(self._states())
-        for state in RelayState:
-            companies.add_metric([state], tally[state])
-        yield companies
+        now, tally = self._now(), Tally(self._states())
+        lags = (((topic,), max(0.0, now - self._read_at(source))) for source, topic in self._topics.items())
+        yield gauge_family(RELAY_LAG, lags)
+        yield gauge_family(RELAY_COMPANIES, (((state,), tally[state]) for state in RelayState))
 
 
 def count_published(registry: CollectorRegistry, topics: Iterable[str]) -> Notify:
-    """A `Notify` that counts what Kafka has acknowledged."""
-    counter = Counter(RELAY_PUBLISHED.full_name, RELAY_PUBLISHED.help, RELAY_PUBLISHED.labels, registry=registry)
-    children = {topic: counter.labels(topic) for topic in topics}
+    """A `Notify` that counts the events that Kafka has acknowledged."""
+    published = counter(registry, RELAY_PUBLISHED)
+    children = {topic: published.labels(topic) for topic in topics}
 
     def notify(signal: RelaySignal) -> None:
         if isinstance(signal, Published):
@@ -61,21 +56,21 @@ def count_published(registry: CollectorRegistry, topics: Iterable[str]) -> Notif
 
 
 def log_relay(logger: FilteringBoundLogger) -> Notify:
-    """A `Notify` that logs how following goes; what repeats at most every 10 minutes."""
+    """A `Notify` that logs changes of state; a repeated line at most every 10 minutes."""
     throttle = Throttle(600.0)
     last: dict[tuple[str, Source], RelayState] = {}
 
     def notify(signal: RelaySignal) -> None:
         match signal:
             case Moved(company, source, state, error, retry_in):
-                known = last.get((company, source))
+                previous = last.get((company, source))
                 last[company, source] = state
                 held_back = throttle.held_back((company, source, state))
                 if state is RelayState.FOLLOWING:
-                    logger.info("a company is followed again", company=company, source=source)
-                elif state is not known or held_back is not None:
+                    logger.info("following company again", company=company, source=source)
+                elif state is not previous or held_back is not None:
                     logger.warning(
-                        "a company is not followed",
+                        "not following company",
                         company=company,
                         source=source,
                         state=state,
@@ -88,6 +83,6 @@ def log_relay(logger: FilteringBoundLogger) -> Notify:
                 if (held_back := throttle.held_back((event, fields.get("company")))) is not None:
                     logger.warning(event, **fields, held_back=held_back)
             case Published():
-                logger.debug("published", topic=signal.topic, events=signal.events)
+                logger.debug("events published", topic=signal.topic, events=signal.events)
 
     return notify

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from consumer.errors import Permanent
 from consumer.paperclip.client import PaperclipClient
 from consumer.relay.enrichment import Copies
-from consumer.relay.event_builder import SNIPPET_UNITS, Announcement, Json
+from consumer.relay.event_builder import Announcement, Json
 from consumer.relay.publisher import Outbox
 from consumer.relay.times import instant
 from consumer.relay.work import Progress, each_of
+from schemas.events import SNIPPET_UNITS
 
 SAVED_EVERY = 200
 """Comments between two notes of how far was published."""

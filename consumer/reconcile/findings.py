@@ -5,8 +5,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from consumer.handlers.context import Operation
 from consumer.handlers.results import SkipReason
+from consumer.memory.documents import Operation
 from consumer.reconcile.expected import Place
 
 HUNG_AFTER = 3600.0

@@ -5,12 +5,12 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from consumer.errors import Permanent
-from consumer.handlers.context import Operation
-from consumer.handlers.lookups import bank_user
 from consumer.hindsight.client import HindsightClient
-from consumer.memory.banks import banks_of_company
-from consumer.memory.documents import Document
-from consumer.memory.policy import Rules
+from consumer.hindsight.models import Document
+from consumer.memory.attribution import resolve_bank_user
+from consumer.memory.banks import company_bank_ids
+from consumer.memory.documents import Operation
+from consumer.memory.policy import MemoryPolicy
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.models import is_forbidden
 from consumer.reconcile.backfill import issues_of
@@ -54,7 +54,7 @@ class Audit:
         self,
         paperclip: PaperclipClient,
         hindsight: HindsightClient,
-        rules: Rules,
+        rules: MemoryPolicy,
         letters: Mapping[str, str],
         now: Callable[[], float],
         progress: Callable[[str], Progress],
@@ -100,7 +100,7 @@ class Audit:
         async def read(issue: Json) -> None:
             then = IssueThen(self._paperclip, issue, Assignees(), self._now)
             seen.issues[issue["id"]] = issue
-            seen.users[bank_user(Issue.model_validate(issue), self._rules)] = None
+            seen.users[resolve_bank_user(Issue.model_validate(issue), self._rules)] = None
             if issue["assigneeAgentId"] is not None:
                 seen.agents[issue["assigneeAgentId"]] = None
             try:
@@ -121,7 +121,7 @@ class Audit:
 
     async def _subject(self, comment: Json, issue: IssueThen, seen: _Seen) -> None:
         """Note a living comment, and the agents whose banks it could be in."""
-        place = await expected(comment, await issue.at(comment["createdAt"]), self._rules)
+        place = expected(comment, await issue.at(comment["createdAt"]), self._rules)
         for agent in (comment["authorAgentId"], comment["derivedAuthorAgentId"]):
             if agent is not None:
                 seen.agents[agent] = None
@@ -148,7 +148,7 @@ class Audit:
         banks = dict.fromkeys(
             bank
             for user in seen.users
-            for bank in banks_of_company(self._rules, company=company, agents=seen.agents, user=user)
+            for bank in company_bank_ids(self._rules, company=company, agents=seen.agents, user=user)
         )
         banks |= dict.fromkeys(each.place.bank for each in seen.subjects.values() if isinstance(each.place, Place))
         held, comments = defaultdict[str, list[Held]](list), dict[str, Document]()

@@ -2,12 +2,13 @@
 
 from collections.abc import Callable
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from pydantic import ValidationError
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.kafka.producer import Publisher
+from consumer.kafka.topic_reader import read_topic
 from schemas.codec import decode, encode
 from schemas.objects import CamelModel, Uuid
 
@@ -74,16 +75,8 @@ class Checkpoints:
         consumer = self._make()
         try:
             await consumer.start()
-            numbers = consumer.partitions_for_topic(self._topic) or await _unknown(consumer, self._topic)
-            partitions = [TopicPartition(self._topic, number) for number in numbers]
-            consumer.assign(partitions)
-            await consumer.seek_to_beginning(*partitions)
-            ends = await consumer.end_offsets(partitions)
-            behind = {each for each in partitions if ends[each] > 0}
-            while behind := {each for each in behind if await consumer.position(each) < ends[each]}:
-                for messages in (await consumer.getmany(timeout_ms=500)).values():
-                    for message in messages:
-                        self._apply(message.key, message.value)
+            async for message in read_topic(consumer, self._topic):
+                self._apply(message.key, message.value)
         except (KafkaError, OSError) as error:
             why = f"Kafka topic {self._topic} cannot be read: {str(error) or type(error).__name__}"
             raise UpstreamDown(why, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
@@ -126,12 +119,3 @@ class Checkpoints:
         except (ValueError, LookupError, TypeError, ValidationError):
             self._held.pop(name, None)
             self._backfills.pop(name.removeprefix(BACKFILL), None)
-
-
-async def _unknown(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
-    await consumer._client.force_metadata_update()  # noqa: SLF001 - no public call asks for a topic not subscribed to
-    numbers = consumer.partitions_for_topic(topic)
-    if not numbers:
-        message = f"Kafka has no topic {topic}: run `paperclip-memory topics`"
-        raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)
-    return set(numbers)

@@ -17,7 +17,6 @@ from consumer.relay.enrichment import Copies
 from consumer.relay.event_builder import (
     CREATED,
     DELETED,
-    SNIPPET_UNITS,
     Announcement,
     Json,
     event_id,
@@ -27,6 +26,7 @@ from consumer.relay.event_builder import (
 from consumer.relay.publisher import Outbox
 from consumer.relay.signals import Notify, Told
 from consumer.relay.times import instant, iso
+from schemas.events import SNIPPET_UNITS
 
 OVERLAP = 30.0
 """Seconds that are read again: a long transaction's rows appear behind newer ones."""

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from schemas.events import SNIPPET_UNITS
+
 Json = dict[str, Any]
 
 NAMESPACE = uuid.UUID("b3a1f2de-90cf-5ad1-a0a1-6d1df5f0c0de")
 """Never change it: consumers know a repeated event by its id."""
-SNIPPET_UNITS = 120
-"""Where Paperclip cuts `bodySnippet`, in UTF-16 code units."""
 WAKE_CHARACTERS = 2_000
 """How much of a comment a query can hold."""
 

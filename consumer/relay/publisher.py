@@ -6,12 +6,12 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-from consumer.dispatcher import REPAIR_HEADER, REPLAY_HEADER
 from consumer.kafka.producer import Headers, RecordTooLarge
 from consumer.relay.event_builder import Announcement
 from consumer.relay.signals import Notify, Published
 from consumer.relay.times import instant
 from schemas.codec import encode
+from schemas.events import REPAIR_HEADER, REPLAY_HEADER
 
 REMEMBERED = 50_000
 """Ids of published events, so that an overlap that is read again is not published again."""

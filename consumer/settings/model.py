@@ -16,7 +16,7 @@ from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 from pydantic_settings import SettingsError as UnreadableSource
 
 from consumer.errors import SettingsError
-from consumer.memory.policy import BankPart, RecallBudget, Rules, UserSource
+from consumer.memory.policy import BankPart, MemoryPolicy, RecallBudget, UserSource
 from consumer.settings.types import (
     ApiKey,
     Backend,
@@ -258,9 +258,9 @@ class Settings(BaseSettings):
             raise _Together(problems)
         return self
 
-    def rules(self) -> Rules:
+    def memory_policy(self) -> MemoryPolicy:
         """The rules of memory that these settings make. `bank_id` counts unless `dynamic_bank_id` is true."""
-        return Rules(
+        return MemoryPolicy(
             static_bank=None if self.dynamic_bank_id else self.bank_id,
             granularity=self.bank_granularity,
             user_sources=frozenset(self.user_sources),

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from consumer import upstream_success
-from consumer.handlers.results import Outcome
+from consumer.handlers.results import HandlerResult
 from consumer.stream.dead_letter_writer import Write, describe_error, write_dead_letter
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Hook, ParkReason
 from consumer.stream.records import Record, WorkItem
@@ -25,7 +25,7 @@ class Job:
     """
 
     handler: str
-    run: Callable[[], Awaitable[Outcome]] | None
+    run: Callable[[], Awaitable[HandlerResult]] | None
     facts: dict[str, str] = field(default_factory=dict)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from consumer.errors import DeadLetterReason, Upstream
-from consumer.handlers.results import FailReason, SkipReason
+from consumer.handlers.results import SkipReason
 
 
 class AttemptOutcome(StrEnum):
@@ -75,7 +75,7 @@ class AttemptFinished:
     duration: float
     age: float
     attempts: int
-    reason: SkipReason | FailReason | DeadLetterReason | ParkReason | None = None
+    reason: SkipReason | Upstream | DeadLetterReason | ParkReason | None = None
     delay: float = 0.0
     error: str = ""
     facts: Mapping[str, str | int] = field(default_factory=dict)

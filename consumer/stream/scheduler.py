@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Degraded, Done, HandlerResult, Skipped, SkipReason
 from consumer.stream.backpressure import BackpressureLimits, PartitionLoad
 from consumer.stream.breaker import Breaker
 from consumer.stream.dead_letter_writer import describe_error
@@ -18,7 +18,7 @@ from consumer.stream.offsets import CompletedOffsets, OffsetTracker
 from consumer.stream.records import Key, Partition, Record, WorkItem
 from consumer.stream.retry import RetryPolicy
 
-Result = Outcome | Exception | None
+Result = HandlerResult | Exception | None
 """A job's result: an outcome, an error, or None for a record that is ignored."""
 
 
@@ -27,7 +27,7 @@ class Decision:
     """What a result means for its record. With `dead_letter`, one must be written before the record is done."""
 
     outcome: AttemptOutcome
-    reason: SkipReason | FailReason | DeadLetterReason | ParkReason | None = None
+    reason: SkipReason | Upstream | DeadLetterReason | ParkReason | None = None
     delay: float = 0.0
     dead_letter: bool = False
 
@@ -201,18 +201,20 @@ class LaneScheduler:
             case _:
                 return self._fail(item, None, None, now)
 
-    def _succeed(self, item: WorkItem, result: Outcome | None, answered: Set[Upstream], was_probe: bool) -> Decision:
+    def _succeed(
+        self, item: WorkItem, result: HandlerResult | None, answered: Set[Upstream], was_probe: bool
+    ) -> Decision:
         self._complete(item)
         for breaker in self.breakers.values():
             if was_probe or breaker.reason is BreakerReason.THROTTLED:
                 breaker.allow_next_probe()
         match result:
-            case Done(failed=None):
+            case Done():
                 for upstream, breaker in self.breakers.items():
                     breaker.record_success(helped=upstream in answered)
                 return Decision(AttemptOutcome.SUCCEEDED)
-            case Done(failed=reason):
-                return Decision(AttemptOutcome.FAILED, reason)
+            case Degraded(upstream=upstream):
+                return Decision(AttemptOutcome.FAILED, upstream)
             case Skipped(reason=reason):
                 return Decision(AttemptOutcome.SKIPPED, reason)
             case _:

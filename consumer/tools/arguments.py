@@ -1,4 +1,4 @@
-"""What the tools take: the schema that agents are shown, and refusals in words for what does not fit it."""
+"""The tools' arguments: the JSON Schema that agents see, and error messages for arguments that do not match it."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any, TypeVar
@@ -6,8 +6,8 @@ from typing import Annotated, Any, TypeVar
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 from pydantic_core import ErrorDetails
 
-from consumer.memory.sanitize import mend
-from consumer.tools.credentials import Refused
+from consumer.memory.sanitize import strip_unencodable
+from consumer.tools.credentials import ToolError
 
 MAX_QUERY = 8_000
 """Characters; a recall uses the first 2,000."""
@@ -16,7 +16,7 @@ MAX_CONTENT = 100_000
 
 
 class Arguments(BaseModel):
-    """Arguments of a tool. There is none that could name another agent, company or bank."""
+    """Arguments of a tool. None of them can name another agent, company or bank."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True)
 
@@ -34,7 +34,7 @@ class RecallArguments(Arguments):
         default=False,
         description=(
             "true: search all of your memory for this query now. "
-            "false: give what was recalled for this run at its start, if anything was."
+            "false: return what was recalled for this run at its start, if anything was."
         ),
     )
 
@@ -47,25 +47,28 @@ class RetainArguments(Arguments):
     )
 
 
-def read(model: type[A], given: Mapping[str, Any] | None) -> A:
-    """The arguments of a call.
+def parse_arguments(model: type[A], raw: Mapping[str, Any] | None) -> A:
+    """Validate the arguments of a call.
 
     Raises:
-        Refused: they do not fit; says which and why, and quotes no value.
+        ToolError: they do not match the schema; the message names the arguments but quotes no value.
     """
-    mended = {mend(name): mend(value) if isinstance(value, str) else value for name, value in (given or {}).items()}
+    cleaned = {
+        strip_unencodable(name): strip_unencodable(value) if isinstance(value, str) else value
+        for name, value in (raw or {}).items()
+    }
     try:
-        return model.model_validate(mended)
+        return model.model_validate(cleaned)
     except ValidationError as error:
-        raise Refused(" ".join(_words(each, model) for each in error.errors()[:3]), 400) from None
+        raise ToolError(" ".join(_message(details, model) for details in error.errors()[:3]), 400) from None
 
 
-def _words(error: ErrorDetails, model: type[Arguments]) -> str:
+def _message(error: ErrorDetails, model: type[Arguments]) -> str:
     name = str(error["loc"][0])[:40] if error["loc"] else "?"
-    known = ", ".join(model.model_fields)
     match error["type"]:
         case "extra_forbidden":
-            return f"There is no argument {name!r} (there is: {known}); memory is always your own."
+            valid = ", ".join(model.model_fields)
+            return f"Unknown argument {name!r} (valid: {valid}). The tools work on your own memory only."
         case "missing":
             return f"The argument {name!r} is missing."
         case "string_too_short":

@@ -1,8 +1,8 @@
-"""Who calls: what the headers of a request claim, and what of it is believed. Pure: nobody is asked here.
+"""Caller identity: what the headers of a request claim, and which claims are believed. Pure: no I/O.
 
-Identity is proven, never claimed. Either the caller shows its own Paperclip bearer (an agent key or a run's token), and
-Paperclip says whose it is; or it is Paperclip's gateway, which shows the operator's shared secret, and only then are
-the `x-paperclip-*` headers believed. No parameter of a tool can name another agent, company or bank.
+A caller proves its identity in one of two ways. An agent sends its own Paperclip bearer (an agent key or a run's
+token), and Paperclip says whose it is. Paperclip's gateway sends the operator's shared secret, and only then are the
+`x-paperclip-*` headers believed. No argument of a tool can name another agent, company or bank.
 """
 
 import hashlib
@@ -20,27 +20,27 @@ _UUID_HEADERS = (COMPANY, AGENT, RUN, ISSUE)
 _TRUSTED = frozenset({AUTHORIZATION, *_UUID_HEADERS})
 _BEARER = re.compile(r"bearer +([\x21-\x7e]{1,8192})", re.IGNORECASE)
 
-NO_PROOF = (
-    "Who you are is not proven: send `Authorization: Bearer …` with your own Paperclip key "
-    "(PAPERCLIP_API_KEY inside a run)."
+NOT_AUTHENTICATED = (
+    "Not authenticated: send `Authorization: Bearer …` with your own Paperclip key (PAPERCLIP_API_KEY inside a run)."
 )
 GATEWAY_NAMES_NO_AGENT = (
-    "Paperclip's gateway did not say which agent calls: the tool connection must forward company_id and agent_id. "
+    "Paperclip's gateway did not name the calling agent: the tool connection must forward company_id and agent_id. "
     "The operator can run `paperclip-memory connect` again."
 )
 
 
-class Refused(Exception):
+class ToolError(Exception):
     """The call is refused.
 
     Args:
-        words: for the agent; names what is wrong, never whose memory it was.
-        status: for HTTP: 401 if it is not proven who calls, 403 if that agent may not, 400 and 413 for a wrong call.
+        message: for the agent; says what is wrong, never whose memory is concerned.
+        status: for HTTP: 401 if the caller is not authenticated, 403 if the agent may not use memory, 400 and 413 for
+            an invalid call.
     """
 
-    def __init__(self, words: str, status: int = 401) -> None:
-        super().__init__(words)
-        self.words = words
+    def __init__(self, message: str, status: int = 401) -> None:
+        super().__init__(message)
+        self.message = message
         self.status = status
 
 
@@ -57,11 +57,11 @@ class Claims:
 
 @dataclass(frozen=True, slots=True)
 class Agent:
-    """An agent that was proven to call.
+    """An authenticated agent.
 
     Attributes:
-        run, issue: as the headers name them. With a bearer they count only once they have proved to be the agent's.
-        bearer: the agent's own; None if Paperclip's gateway speaks for it.
+        run, issue: as the headers name them. With a bearer they count only after a check that they are the agent's.
+        bearer: the agent's own; None if Paperclip's gateway calls on its behalf.
     """
 
     company: str
@@ -71,75 +71,73 @@ class Agent:
     bearer: str | None = field(default=None, repr=False)
 
 
-def claims_of(headers: Iterable[tuple[bytes, bytes]]) -> Claims:
-    """Read the claims of a request; a header that is empty counts as absent.
+def read_claims(headers: Iterable[tuple[bytes, bytes]]) -> Claims:
+    """Read the claims of a request; an empty header counts as absent.
 
     Raises:
-        Refused: no bearer; one of these headers twice; an id that is no UUID; or a name that only looks like one of
-            them (`x_paperclip_agent_id`), which some proxy may take for it.
+        ToolError: no bearer; a header sent twice; an id that is not a UUID; or a name that only resembles one of these
+            headers (`x_paperclip_agent_id`), which some proxy may rewrite to it.
     """
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for raw_name, raw_value in headers:
         name, value = raw_name.decode("latin-1").lower(), raw_value.decode("latin-1").strip()
         if name not in _TRUSTED:
             if name.replace("_", "-").strip() in _TRUSTED:
-                raise Refused(f"The header {name!r} is not taken: it only looks like one that says who you are.")
+                raise ToolError(f"The header {name!r} is not accepted: it only resembles an identity header.")
             continue
-        if name in found:
-            raise Refused(f"The header {name} came more than once: it must say one thing.")
-        found[name] = value
-    bearer = _BEARER.fullmatch(found.get(AUTHORIZATION, ""))
+        if name in values:
+            raise ToolError(f"The header {name} was sent more than once.")
+        values[name] = value
+    bearer = _BEARER.fullmatch(values.get(AUTHORIZATION, ""))
     if bearer is None:
-        raise Refused(NO_PROOF)
-    ids = {name: found[name].lower() for name in _UUID_HEADERS if found.get(name)}
+        raise ToolError(NOT_AUTHENTICATED)
+    ids = {name: values[name].lower() for name in _UUID_HEADERS if values.get(name)}
     for name, value in ids.items():
         if not re.fullmatch(UUID_PATTERN, value):
-            raise Refused(f"The header {name} is no UUID.")
+            raise ToolError(f"The header {name} is not a UUID.")
     return Claims(bearer[1], ids.get(COMPANY), ids.get(AGENT), ids.get(RUN), ids.get(ISSUE))
 
 
-def is_secret(bearer: str, secret: str | None) -> bool:
-    """Whether a bearer is the operator's shared secret; takes the same time whatever is wrong with it."""
+def matches_secret(bearer: str, secret: str | None) -> bool:
+    """Whether a bearer is the operator's shared secret; takes the same time for every wrong bearer."""
     if not secret:
         return False
     return hmac.compare_digest(_digest(bearer), _digest(secret))
 
 
-def spoken_for(claims: Claims) -> Agent:
-    """The agent that Paperclip's gateway speaks for.
+def agent_from_gateway(claims: Claims) -> Agent:
+    """The agent on whose behalf Paperclip's gateway calls.
 
     Raises:
-        Refused: it does not say which.
+        ToolError: the headers do not name it.
     """
     if claims.company is None or claims.agent is None:
-        raise Refused(GATEWAY_NAMES_NO_AGENT)
+        raise ToolError(GATEWAY_NAMES_NO_AGENT)
     return Agent(claims.company, claims.agent, claims.run, claims.issue)
 
 
-def own(claims: Claims, *, company: str, agent: str) -> Agent:
-    """The agent that a bearer stands for, as Paperclip says.
+def agent_from_key(claims: Claims, *, company: str, agent: str) -> Agent:
+    """The agent to which a bearer belongs, according to Paperclip.
 
     Raises:
-        Refused: the headers claim that it is somebody else.
+        ToolError: the headers name another agent or company.
     """
     if claims.company not in (None, company) or claims.agent not in (None, agent):
-        raise Refused(
-            "The x-paperclip-* headers name another agent or company than your key: nobody can be named there."
-        )
+        raise ToolError("The x-paperclip-* headers name another agent or company than your key.")
     return Agent(company, agent, claims.run, claims.issue, claims.bearer)
 
 
-def in_run(agent: Agent, run: str) -> Agent:
+def with_run(agent: Agent, run: str) -> Agent:
     """The agent, in the run that a path names.
 
     Raises:
-        Refused: the headers name another run; or it is no UUID (404).
+        ToolError: the headers name another run; or the id is not a UUID (404).
     """
     run = run.lower()
     if not re.fullmatch(UUID_PATTERN, run):
-        raise Refused("The run's id is no UUID.", 404)
+        raise ToolError("The run id is not a UUID.", 404)
     if agent.run not in (None, run):
-        raise Refused("The header x-paperclip-run-id names another run than the path.")
+        raise ToolError("The header x-paperclip-run-id names another run than the path.")
     return replace(agent, run=run)
 
 

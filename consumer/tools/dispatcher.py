@@ -1,98 +1,104 @@
-"""The one way in for all calls: who calls is proven, time is bounded, all is counted, whatever happens is an answer."""
+"""Authenticates, times and counts every tool call; never raises."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from consumer.errors import HandlingError
-from consumer.tools.authenticator import Callers
-from consumer.tools.credentials import Agent, Refused, claims_of
-from consumer.tools.results import Answer, Tool, ToolOutcome, denied, failed, late
-from consumer.tools.service import NOT_SAVED, NOT_SEARCHED, Memories
+from consumer.tools.authenticator import Authenticator
+from consumer.tools.credentials import Agent, ToolError, read_claims
+from consumer.tools.results import Tool, ToolOutcome, ToolResult, denied, failed, timed_out
+from consumer.tools.service import NOT_SAVED, NOT_SEARCHED, MemoryService
 
 BUDGET = 7.5
-"""Seconds from a request to its answer, whatever Paperclip and Hindsight do: Paperclip's gateway gives up at 10."""
+"""Seconds for a whole call, whatever Paperclip and Hindsight do: Paperclip's gateway gives up after 10."""
+NOT_CHECKED = "Your identity could not be checked"
 
 Observe = Callable[[Tool, ToolOutcome, float], None]
-Work = Callable[[Agent], Awaitable[Answer]]
+ToolFunction = Callable[[Agent], Awaitable[ToolResult]]
 
 
 @dataclass(frozen=True, slots=True)
-class Visit:
-    """A request whose headers were looked at.
+class CallContext:
+    """An authenticated or refused request.
 
     Attributes:
         started: the event loop's time.
-        who: the agent; or why there is none, as an answer.
-        admitted: False if the credential itself is refused. True also while Paperclip cannot be asked about it, and for
-            Paperclip's gateway when it speaks for nobody, as it does when it lists the tools.
-        from_gateway: Paperclip's gateway calls.
+        caller: the agent; or the result that says why there is none.
+        admitted: False if the credential itself was refused. True also while Paperclip cannot check it, and for
+            Paperclip's gateway when it names no agent, as it does to list the tools.
+        from_gateway: the caller is Paperclip's gateway.
     """
 
     started: float
-    who: Agent | Answer
+    caller: Agent | ToolResult
     admitted: bool
     from_gateway: bool = False
 
 
-class Desk:
-    """Takes calls.
+class ToolDispatcher:
+    """Runs tool calls.
 
     Args:
-        observe: counts a call: which, how it ended, seconds.
-        warn: says something to the operator (event name and fields).
+        observe: counts a call: tool, outcome, seconds.
+        warn: logs a warning for the operator (event name and fields).
     """
 
-    def __init__(self, memories: Memories, callers: Callers, observe: Observe, warn: Callable[..., None]) -> None:
-        self.memories = memories
-        self._callers = callers
+    def __init__(
+        self, service: MemoryService, authenticator: Authenticator, observe: Observe, warn: Callable[..., None]
+    ) -> None:
+        self.service = service
+        self._authenticator = authenticator
         self._observe = observe
         self._warn = warn
 
-    async def enter(self, headers: Iterable[tuple[bytes, bytes]]) -> Visit:
+    async def authenticate(self, headers: Iterable[tuple[bytes, bytes]]) -> CallContext:
         """Find out who calls."""
         started = asyncio.get_running_loop().time()
-        gateway = False
+        from_gateway = False
         try:
-            claims = claims_of(headers)
-            gateway = self._callers.is_gateway(claims)
+            claims = read_claims(headers)
+            from_gateway = self._authenticator.is_gateway(claims)
             async with asyncio.timeout_at(started + BUDGET):
-                return Visit(started, await self._callers.identify(claims), admitted=True, from_gateway=gateway)
-        except Refused as refusal:
-            return Visit(started, denied(refusal), admitted=gateway, from_gateway=gateway)
+                agent = await self._authenticator.authenticate(claims)
+            return CallContext(started, agent, admitted=True, from_gateway=from_gateway)
+        except ToolError as error:
+            return CallContext(started, denied(error), admitted=from_gateway, from_gateway=from_gateway)
         except HandlingError as error:
-            self._warn("Paperclip cannot be asked whose a key is", error=str(error))
-            return Visit(started, failed("Who you are could not be checked", error), admitted=True)
+            self._warn("cannot verify a key with Paperclip", error=str(error))
+            return CallContext(started, failed(NOT_CHECKED, error), admitted=True)
         except TimeoutError:
-            return Visit(started, late("Who you are could not be checked"), admitted=True)
+            return CallContext(started, timed_out(NOT_CHECKED), admitted=True)
 
-    async def call(self, tool: Tool, visit: Visit, work: Work) -> Answer:
-        """Do the work for who calls; never raises but when cancelled."""
-        answer = visit.who if isinstance(visit.who, Answer) else await self._work(tool, visit, visit.who, work)
-        self.count(tool, visit, answer)
-        return answer
+    async def call(self, tool: Tool, context: CallContext, function: ToolFunction) -> ToolResult:
+        """Run a tool for the caller; raises only when cancelled."""
+        caller = context.caller
+        result = caller if isinstance(caller, ToolResult) else await self._run(tool, context, caller, function)
+        self.count(tool, context, result)
+        return result
 
-    def count(self, tool: Tool, visit: Visit, answer: Answer) -> None:
-        """Count an answer."""
-        self._observe(tool, answer.outcome, asyncio.get_running_loop().time() - visit.started)
+    def count(self, tool: Tool, context: CallContext, result: ToolResult) -> None:
+        """Count a result and its duration."""
+        self._observe(tool, result.outcome, asyncio.get_running_loop().time() - context.started)
 
-    def _gate(self, agent: Agent) -> None:
-        if not self.memories.rules.enabled(agent.agent):
-            raise Refused("Memory is not enabled for you: your agent is not in enabled_agent_ids.", 403)
+    def _check_enabled(self, agent: Agent) -> None:
+        if not self.service.rules.is_enabled(agent.agent):
+            raise ToolError("Memory is not enabled for you: your agent is not in enabled_agent_ids.", 403)
 
-    async def _work(self, tool: Tool, visit: Visit, agent: Agent, work: Work) -> Answer:
+    async def _run(self, tool: Tool, context: CallContext, agent: Agent, function: ToolFunction) -> ToolResult:
         effect = NOT_SAVED if tool is Tool.RETAIN else NOT_SEARCHED
         try:
-            self._gate(agent)
-            async with asyncio.timeout_at(visit.started + BUDGET):
-                return await work(agent)
-        except Refused as refusal:
-            return denied(refusal)
+            self._check_enabled(agent)
+            async with asyncio.timeout_at(context.started + BUDGET):
+                return await function(agent)
+        except ToolError as error:
+            return denied(error)
         except TimeoutError:
-            self._warn("a tool call had no answer in time", tool=tool)
-            doubt = " It may be saved later all the same; saving it again does no harm." if tool is Tool.RETAIN else ""
-            answer = late(effect)
-            return Answer(answer.text + doubt, answer.outcome, answer.status, answer.retry_after)
-        except Exception as error:  # noqa: BLE001 - an agent gets words, whatever is wrong here
-            self._warn("a tool call failed by a fault of ours", tool=tool, error=type(error).__name__)
-            return Answer(f"{effect}: something is wrong with this server.", ToolOutcome.FAILED, 500)
+            self._warn("tool call timed out", tool=tool)
+            result = timed_out(effect)
+            if tool is Tool.RETAIN:
+                result = replace(result, text=f"{result.text} It may still be saved; saving it again is harmless.")
+            return result
+        except Exception as error:  # noqa: BLE001 - the agent gets a message, whatever our bug is
+            self._warn("tool call failed unexpectedly", tool=tool, error=type(error).__name__)
+            return ToolResult(f"{effect}: internal server error.", ToolOutcome.FAILED, 500)

@@ -1,8 +1,8 @@
-"""What stands before the MCP server: who may come in at all, and bodies that it could not read.
+"""In front of the MCP server: authentication, and request bodies that the SDK could not read.
 
-Paperclip's gateway passes on what an agent gives as arguments, unchecked: half an emoji, a list, a megabyte. The SDK
-answers some of these with an HTTP status or a protocol error, and for either the gateway marks the connection as broken
-and takes the tools away from every agent. So what comes from the gateway is made readable here, or answered in words.
+Paperclip's gateway forwards an agent's arguments unchecked: half an emoji, a list, a megabyte. The SDK answers some of
+these with an HTTP error or a protocol error, and on either the gateway marks the connection as broken and withdraws the
+tools from every agent. So bodies from the gateway are made readable here, or answered with an error message.
 """
 
 import json
@@ -12,58 +12,58 @@ from typing import Any
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from consumer.memory.sanitize import mend
-from consumer.tools.credentials import Refused
-from consumer.tools.dispatcher import Desk, Visit
-from consumer.tools.problems import problem
-from consumer.tools.results import Answer, Tool, denied
+from consumer.memory.sanitize import strip_unencodable
+from consumer.tools.credentials import ToolError
+from consumer.tools.dispatcher import CallContext, ToolDispatcher
+from consumer.tools.problems import problem_response
+from consumer.tools.results import Tool, ToolResult, denied
 
 MAX_BODY = 1024 * 1024
-"""Bytes of a request."""
-VISIT = "paperclip_memory.visit"
-"""Where in the scope a `Visit` stands."""
+"""Maximum bytes of a request body."""
+CONTEXT_KEY = "paperclip_memory.call_context"
+"""Key of the `CallContext` in the ASGI scope."""
 _ESCAPE = re.compile(rb"\\u(?:d[89a-f]|0000)", re.IGNORECASE)
 TOO_LARGE = f"The body is larger than {MAX_BODY} bytes."
-UNREADABLE = "The arguments are no JSON that can be read."
+UNREADABLE = "The body is not readable JSON."
 
 
-class Admission:
-    """Lets nobody in whose credential is refused, and nothing that cannot be read."""
+class McpAuthMiddleware:
+    """Passes on authenticated requests with a readable body; answers all others itself."""
 
-    def __init__(self, app: ASGIApp, desk: Desk, path: str) -> None:
+    def __init__(self, app: ASGIApp, dispatcher: ToolDispatcher, path: str) -> None:
         self._app = app
-        self._desk = desk
+        self._dispatcher = dispatcher
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] != self._path:
             await self._app(scope, receive, send)
             return
-        visit = await self._desk.enter(scope["headers"])
-        if not visit.admitted and isinstance(visit.who, Answer):
-            await self._refuse(visit, visit.who)(scope, receive, send)
+        context = await self._dispatcher.authenticate(scope["headers"])
+        if not context.admitted and isinstance(context.caller, ToolResult):
+            await self._refuse(context, context.caller)(scope, receive, send)
             return
-        scope[VISIT] = visit
+        scope[CONTEXT_KEY] = context
         body = await read_body(receive)
         if body is None:
-            await self._refuse(visit, denied(Refused(TOO_LARGE, 413)))(scope, receive, send)
+            await self._refuse(context, denied(ToolError(TOO_LARGE, 413)))(scope, receive, send)
             return
-        readable = legible(body)
-        if readable is None and visit.from_gateway:
-            await self._refuse(visit, denied(Refused(UNREADABLE, 400)))(scope, receive, send)
+        readable = sanitize_body(body)
+        if readable is None and context.from_gateway:
+            await self._refuse(context, denied(ToolError(UNREADABLE, 400)))(scope, receive, send)
             return
-        await self._app(scope, _again(readable or body, receive), send)
+        await self._app(scope, _replay(readable or body, receive), send)
 
-    def _refuse(self, visit: Visit, answer: Answer) -> Response:
-        self._desk.count(Tool.OTHER, visit, answer)
-        if not visit.from_gateway:
-            return problem(answer)
-        result = {"content": [{"type": "text", "text": answer.text}], "isError": True}
-        return JSONResponse({"jsonrpc": "2.0", "id": None, "result": result})
+    def _refuse(self, context: CallContext, result: ToolResult) -> Response:
+        self._dispatcher.count(Tool.OTHER, context, result)
+        if not context.from_gateway:
+            return problem_response(result)
+        tool_result = {"content": [{"type": "text", "text": result.text}], "isError": True}
+        return JSONResponse({"jsonrpc": "2.0", "id": None, "result": tool_result})
 
 
 async def read_body(receive: Receive) -> bytes | None:
-    """The body of a request, as far as it came; None if it is too large."""
+    """Read the body of a request; None if it is larger than `MAX_BODY`."""
     chunks, size, more = list[bytes](), 0, True
     while more:
         message = await receive()
@@ -76,52 +76,52 @@ async def read_body(receive: Receive) -> bytes | None:
     return b"".join(chunks)
 
 
-def legible(body: bytes) -> bytes | None:
-    """A body without what the SDK cannot read; None if it is no JSON.
+def sanitize_body(body: bytes) -> bytes | None:
+    """Remove from a JSON-RPC body what the SDK cannot read; None if it is not JSON.
 
-    Arguments that are no object become none, and lists and objects in them null: no tool takes any, and the SDK reads
-    no deep ones.
+    Arguments that are not an object become an empty one, and nested lists and objects become null: no tool takes any,
+    and the SDK fails on deep ones.
     """
     try:
         message = json.loads(body)
-        broken = _ESCAPE.search(body) is not None
+        changed = _ESCAPE.search(body) is not None
         params = message.get("params") if isinstance(message, dict) else None
-        if isinstance(params, dict) and (given := params.get("arguments")) is not None:
-            flat = _flat(given)
-            broken = broken or flat != given
+        if isinstance(params, dict) and (arguments := params.get("arguments")) is not None:
+            flat = _flatten(arguments)
+            changed = changed or flat != arguments
             params["arguments"] = flat
-        return json.dumps(_mended(message)).encode() if broken else body
+        return json.dumps(_strip_unencodable(message)).encode() if changed else body
     except (ValueError, RecursionError):
         return None
 
 
-def _flat(given: Any) -> dict[str, Any]:
-    if not isinstance(given, dict):
+def _flatten(arguments: Any) -> dict[str, Any]:
+    if not isinstance(arguments, dict):
         return {}
-    return {name: None if isinstance(value, list | dict) else value for name, value in given.items()}
+    return {name: None if isinstance(value, list | dict) else value for name, value in arguments.items()}
 
 
-def _mended(value: Any) -> Any:
+def _strip_unencodable(value: Any) -> Any:
     match value:
         case str():
-            return mend(value)
+            return strip_unencodable(value)
         case list():
-            return [_mended(each) for each in value]
+            return [_strip_unencodable(item) for item in value]
         case dict():
-            return {mend(name): _mended(each) for name, each in value.items()}
+            return {strip_unencodable(name): _strip_unencodable(item) for name, item in value.items()}
         case _:
             return value
 
 
-def _again(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives a body that was read already, and then what follows."""
-    given = False
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that first returns a body that was already read."""
+    replayed = False
 
-    async def again() -> Message:
-        nonlocal given
-        if given:
+    async def replay() -> Message:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        given = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
-    return again
+    return replay

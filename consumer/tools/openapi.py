@@ -1,31 +1,31 @@
-"""The OpenAPI 3.1 document of the REST twins."""
+"""The OpenAPI 3.1 document of the REST API."""
 
 from typing import Any
 
 from consumer.tools.arguments import RecallArguments, RetainArguments
 from consumer.tools.results import Tool, ToolOutcome
 
-_REFUSALS = {
-    "400": "The call is wrong; the detail says how.",
-    "401": "It is not proven who calls, or the run is not the caller's.",
+_PROBLEMS = {
+    "400": "The request is invalid; the detail says how.",
+    "401": "Not authenticated, or the run is not the caller's.",
     "403": "Memory is not enabled for this agent.",
-    "409": "Memory is kept for each user, and the user is not known.",
-    "500": "Something is wrong with this server.",
-    "502": "Hindsight or Paperclip refuses the request.",
+    "409": "Memory is kept per user, and the user is unknown.",
+    "500": "Internal server error.",
+    "502": "Hindsight or Paperclip rejected the request.",
     "503": "Hindsight or Paperclip is not available.",
-    "504": "There was no answer in time.",
+    "504": "The request timed out.",
 }
 _RUN_HEADER = {
     "name": "X-Paperclip-Run-Id",
     "in": "header",
     "required": False,
-    "description": "The run that calls (PAPERCLIP_RUN_ID); it must be the caller's.",
+    "description": "The calling run (PAPERCLIP_RUN_ID); it must be the caller's own.",
     "schema": {"type": "string", "format": "uuid"},
 }
 
 
-def document(version: str) -> dict[str, Any]:
-    """The document, as it is served at `/openapi.json`."""
+def openapi_document(version: str) -> dict[str, Any]:
+    """The document that is served at `/openapi.json`."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -40,7 +40,7 @@ def document(version: str) -> dict[str, Any]:
             "/v1/runs/{runId}/memories": {
                 "get": {
                     "operationId": Tool.RUN_MEMORIES,
-                    "summary": "What was recalled for a run at its start",
+                    "summary": "The memories recalled at the start of a run",
                     "parameters": [
                         {
                             "name": "runId",
@@ -49,7 +49,7 @@ def document(version: str) -> dict[str, Any]:
                             "schema": {"type": "string", "format": "uuid"},
                         }
                     ],
-                    "responses": _responses("404", "The path names no run."),
+                    "responses": _responses("404", "The run id in the path is not a UUID."),
                 }
             },
         },
@@ -64,14 +64,14 @@ def document(version: str) -> dict[str, Any]:
             "schemas": {
                 "RecallArguments": RecallArguments.model_json_schema(),
                 "RetainArguments": RetainArguments.model_json_schema(),
-                "Answer": {
+                "Result": {
                     "type": "object",
                     "required": ["content", "outcome"],
                     "additionalProperties": False,
                     "properties": {
                         "content": {"type": "string", "description": "Text for the agent."},
                         "outcome": {"enum": [ToolOutcome.CACHED, ToolOutcome.LIVE, ToolOutcome.EMPTY]},
-                        "documentId": {"type": "string", "format": "uuid", "description": "Of what was saved."},
+                        "documentId": {"type": "string", "format": "uuid", "description": "Id of the saved text."},
                     },
                 },
                 "Problem": {
@@ -82,7 +82,7 @@ def document(version: str) -> dict[str, Any]:
                         "type": {"type": "string"},
                         "title": {"type": "string"},
                         "status": {"type": "integer"},
-                        "detail": {"type": "string", "description": "What is wrong, in words for the agent."},
+                        "detail": {"type": "string", "description": "An error message for the agent."},
                     },
                 },
             },
@@ -104,9 +104,8 @@ def _post(tool: Tool, summary: str, arguments: str) -> dict[str, Any]:
 
 
 def _responses(status: str, meaning: str) -> dict[str, Any]:
-    answer = {"application/json": {"schema": {"$ref": "#/components/schemas/Answer"}}}
-    refusal = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
-    refusals = {
-        each: {"description": text, "content": refusal} for each, text in (_REFUSALS | {status: meaning}).items()
-    }
-    return {"200": {"description": "The answer.", "content": answer}, **refusals}
+    result = {"application/json": {"schema": {"$ref": "#/components/schemas/Result"}}}
+    problem = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    meanings = _PROBLEMS | {status: meaning}
+    problems = {code: {"description": text, "content": problem} for code, text in meanings.items()}
+    return {"200": {"description": "The result.", "content": result}, **problems}

@@ -1,4 +1,4 @@
-"""What a tool answers, in words for an agent; the two servers put it on the wire."""
+"""What a tool call returns: text for the agent, outcome and HTTP status. The MCP and REST servers serialize it."""
 
 import json
 from collections.abc import Iterable
@@ -6,48 +6,49 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from consumer.errors import HandlingError, Permanent, Upstream
-from consumer.memory.formatting import as_lines
+from consumer.memory.formatting import format_memories
 from consumer.memory.markers import fence
-from consumer.memory.sanitize import mend
-from consumer.tools.credentials import Refused
+from consumer.memory.sanitize import strip_unencodable
+from consumer.tools.credentials import ToolError
 
 MAX_BYTES = 900_000
-"""Most bytes of a served text, as JSON: Paperclip's gateway takes 1,000,000 for the whole reply."""
-_MAX_CHARACTER = 12  # an emoji in ASCII JSON
-NOTHING = "No relevant memories found."
+"""Maximum bytes of a returned text, as JSON: Paperclip's gateway accepts 1,000,000 for the whole response."""
+_TEXT_BYTES = MAX_BYTES - 1000  # the rest is the envelope
+_MAX_CHARACTER = 12  # bytes of an emoji in ASCII JSON
+NO_MEMORIES = "No relevant memories found."
 SAVED = "Memory saved."
 _RETRY_AFTER = 5
 _NAMES = {Upstream.HINDSIGHT: "Hindsight", Upstream.PAPERCLIP: "Paperclip"}
 
 
 class Tool(StrEnum):
-    """What is called (closed: a metric label)."""
+    """The called tool (closed: a metric label)."""
 
     RECALL = "hindsight_recall"
     RETAIN = "hindsight_retain"
     RUN_MEMORIES = "run_memories"  # GET /v1/runs/{runId}/memories
-    OTHER = "other"  # refused before it was known what was called
+    OTHER = "other"  # refused before the tool was known
 
 
 class ToolOutcome(StrEnum):
     """How a call ended (closed: a metric label)."""
 
-    CACHED = "cached"  # what was recalled at the run's start
-    LIVE = "live"  # asked of Hindsight now, or stored there
-    EMPTY = "empty"  # there is nothing relevant
-    DENIED = "denied"  # refused: who calls is not proven, or it may not, or the call is wrong
-    FAILED = "failed"  # Hindsight or Paperclip did not answer, or not in time
+    CACHED = "cached"  # recalled at the start of the run
+    LIVE = "live"  # searched in or stored to Hindsight now
+    EMPTY = "empty"  # nothing relevant
+    DENIED = "denied"  # refused: not authenticated, not permitted, or an invalid call
+    FAILED = "failed"  # Hindsight or Paperclip failed, or did not answer in time
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer.
+class ToolResult:
+    """The result of a call.
 
     Attributes:
         text: for the agent.
-        status: what it amounts to in HTTP.
-        retry_after: seconds after which another try makes sense.
-        document_id: of what was stored.
+        status: the corresponding HTTP status.
+        retry_after: seconds after which to try again.
+        document_id: of the stored text.
     """
 
     text: str
@@ -58,46 +59,46 @@ class Answer:
 
     @property
     def ok(self) -> bool:
-        """Whether the call did what it was for."""
+        """Whether the call succeeded."""
         return self.outcome not in (ToolOutcome.DENIED, ToolOutcome.FAILED)
 
 
-def memories(texts: Iterable[str], outcome: ToolOutcome) -> Answer:
-    """Memories as fenced lines, best first, as many as fit; "No relevant memories found." if there are none."""
-    lines = _fitting(as_lines(mend(text) for text in texts))
-    return Answer(fence(lines), outcome) if lines else Answer(NOTHING, ToolOutcome.EMPTY)
+def memories(texts: Iterable[str], outcome: ToolOutcome) -> ToolResult:
+    """Memories as fenced lines, best first, as many as fit; `NO_MEMORIES` if there are none."""
+    lines = _truncate(format_memories(strip_unencodable(text) for text in texts))
+    return ToolResult(fence(lines), outcome) if lines else ToolResult(NO_MEMORIES, ToolOutcome.EMPTY)
 
 
-def _fitting(lines: str) -> str:
-    """The first lines, as many as fit; if not even one does, its beginning."""
-    room = MAX_BYTES - 1000  # the rest of the reply
-    if len(lines) * _MAX_CHARACTER <= room:
+def _truncate(lines: str) -> str:
+    """The first lines, as many as fit; if not even one fits, its beginning."""
+    remaining = _TEXT_BYTES
+    if len(lines) * _MAX_CHARACTER <= remaining:
         return lines
-    kept = list[str]()
+    fitting = list[str]()
     for line in lines.splitlines():
-        room -= len(json.dumps(line))
-        if room < 0:
+        remaining -= len(json.dumps(line))
+        if remaining < 0:
             break
-        kept.append(line)
-    return "\n".join(kept) or lines[: (MAX_BYTES - 1000) // _MAX_CHARACTER]
+        fitting.append(line)
+    return "\n".join(fitting) or lines[: _TEXT_BYTES // _MAX_CHARACTER]
 
 
-def denied(refusal: Refused) -> Answer:
-    """A refusal, in its own words."""
-    return Answer(refusal.words, ToolOutcome.DENIED, refusal.status)
+def denied(error: ToolError) -> ToolResult:
+    """A refused call."""
+    return ToolResult(error.message, ToolOutcome.DENIED, error.status)
 
 
-def failed(effect: str, error: HandlingError) -> Answer:
-    """A failure of an upstream: what it means for the agent, and whose it is; never the error's own text."""
+def failed(effect: str, error: HandlingError) -> ToolResult:
+    """An upstream failure: its effect for the agent and which upstream it was, never the error's own text."""
     name = _NAMES[error.upstream or Upstream.HINDSIGHT]
     if isinstance(error, Permanent):
-        return Answer(f"{effect}: {name} refuses it.", ToolOutcome.FAILED, 502)
+        return ToolResult(f"{effect}: {name} rejected the request.", ToolOutcome.FAILED, 502)
     wait = getattr(error, "retry_after", None)
     after = _RETRY_AFTER if wait is None else max(1, round(wait))
-    return Answer(f"{effect}: {name} is not available now. Try again in {after} s.", ToolOutcome.FAILED, 503, after)
+    return ToolResult(f"{effect}: {name} is not available. Try again in {after} s.", ToolOutcome.FAILED, 503, after)
 
 
-def late(effect: str) -> Answer:
-    """Time ran out."""
-    text = f"{effect}: there was no answer in time. Try again in {_RETRY_AFTER} s."
-    return Answer(text, ToolOutcome.FAILED, 504, _RETRY_AFTER)
+def timed_out(effect: str) -> ToolResult:
+    """A call whose time budget is used up."""
+    text = f"{effect}: the request timed out. Try again in {_RETRY_AFTER} s."
+    return ToolResult(text, ToolOutcome.FAILED, 504, _RETRY_AFTER)

@@ -1,4 +1,4 @@
-"""One HTTP server for both ways to call: MCP at `/mcp`, REST beside it."""
+"""The HTTP server of the tools: MCP at `/mcp`, REST at `/v1`."""
 
 import asyncio
 import socket
@@ -13,67 +13,69 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consumer.errors import SettingsError
 from consumer.settings.validation import label
-from consumer.tools.dispatcher import Desk, Visit
+from consumer.tools.dispatcher import CallContext, ToolDispatcher
 from consumer.tools.mcp_server import mcp_app
-from consumer.tools.problems import problem
+from consumer.tools.problems import problem_response
 from consumer.tools.rest import http_error, rest_routes
-from consumer.tools.results import Answer, Tool, ToolOutcome
+from consumer.tools.results import Tool, ToolOutcome, ToolResult
 
 ANY_HOST = "*"
 BACKLOG = 2048
-_FOREIGN = "This server is not known under that name; its operator can add it to tools_allowed_hosts."
+_UNKNOWN_HOST = "Unknown host: the server's operator can add it to tools_allowed_hosts."
 
 
-def tools_app(desk: Desk, *, version: str, allowed_hosts: Sequence[str]) -> Starlette:
-    """The whole application.
+def tools_app(dispatcher: ToolDispatcher, *, version: str, allowed_hosts: Sequence[str]) -> Starlette:
+    """The complete application.
 
     Args:
-        allowed_hosts: what a Host header, and an Origin if there is one, may name: `host` with any port, `host:port`,
-            or `*`. It keeps web pages from calling through somebody's browser (DNS rebinding).
+        allowed_hosts: the hosts that the Host header, and the Origin header if sent, may name: `host` with any port,
+            `host:port`, or `*`. This protects against DNS rebinding (web pages that call through a user's browser).
     """
-    app = mcp_app(desk, version)
-    app.router.routes.extend(rest_routes(desk, version))
+    app = mcp_app(dispatcher, version)
+    app.router.routes.extend(rest_routes(dispatcher, version))
     app.add_exception_handler(HTTPException, http_error)
-    app.add_middleware(_Hosts, allowed=frozenset(host.lower() for host in allowed_hosts), desk=desk)
+    hosts = frozenset(host.lower() for host in allowed_hosts)
+    app.add_middleware(_HostCheckMiddleware, allowed=hosts, dispatcher=dispatcher)
     return app
 
 
-class _Hosts:
-    """Answers nobody who asks for another host."""
+class _HostCheckMiddleware:
+    """Refuses requests for another host."""
 
-    def __init__(self, app: ASGIApp, allowed: frozenset[str], desk: Desk) -> None:
+    def __init__(self, app: ASGIApp, allowed: frozenset[str], dispatcher: ToolDispatcher) -> None:
         self._app = app
         self._allowed = allowed
-        self._desk = desk
+        self._dispatcher = dispatcher
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and ANY_HOST not in self._allowed and not self._own(scope["headers"]):
-            answer = Answer(_FOREIGN, ToolOutcome.DENIED, 421)
-            self._desk.count(Tool.OTHER, Visit(asyncio.get_running_loop().time(), answer, admitted=False), answer)
-            await problem(answer)(scope, receive, send)
+        if scope["type"] == "http" and ANY_HOST not in self._allowed and not self._is_allowed(scope["headers"]):
+            result = ToolResult(_UNKNOWN_HOST, ToolOutcome.DENIED, 421)
+            context = CallContext(asyncio.get_running_loop().time(), result, admitted=False)
+            self._dispatcher.count(Tool.OTHER, context, result)
+            await problem_response(result)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 
-    def _own(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
+    def _is_allowed(self, headers: Sequence[tuple[bytes, bytes]]) -> bool:
         hosts = [value.decode("latin-1") for name, value in headers if name == b"host"]
         origins = [value.decode("latin-1") for name, value in headers if name == b"origin"]
-        named = [*hosts, *(urlsplit(origin).netloc or origin for origin in origins)]
-        return len(hosts) == 1 and all(self._known(host.lower()) for host in named)
+        names = [*hosts, *(urlsplit(origin).netloc or origin for origin in origins)]
+        return len(hosts) == 1 and all(self._is_known(name.lower()) for name in names)
 
-    def _known(self, host: str) -> bool:
+    def _is_known(self, host: str) -> bool:
         name, _, port = host.rpartition(":")
         return host in self._allowed or (port.isdigit() and name in self._allowed)
 
 
 @contextmanager
 def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens; for port 0, on a free one.
+    """A listening socket; port 0 takes a free one.
 
     Raises:
-        SettingsError: nobody can listen there.
+        SettingsError: the address is not available.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    # The protocol is named: asyncio sets TCP_NODELAY on no socket without, and each answer would wait 40 ms.
+    # With an explicit protocol: without, asyncio does not set TCP_NODELAY, and every response would wait 40 ms.
     bound = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -81,10 +83,8 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
         bound.listen(BACKLOG)
     except OSError as error:
         bound.close()
-        problem_text = (
-            f"{label('tools_port')} = {port}: cannot listen on {host} ({error.strerror}); set another port, or 0"
-        )
-        raise SettingsError([problem_text]) from error
+        message = f"{label('tools_port')} = {port}: cannot listen on {host} ({error.strerror}); set another port, or 0"
+        raise SettingsError([message]) from error
     with bound:
         yield bound
 
@@ -92,13 +92,13 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
 class _Server(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the process's, not this server's."""
+        """The process handles signals, not this server."""
         yield
 
 
 @asynccontextmanager
 async def serving(app: ASGIApp, bound: socket.socket, grace: float) -> AsyncIterator[asyncio.Task[None]]:
-    """Serve until the block ends, then let calls in flight end within `grace` seconds. Gives the server's task."""
+    """Serve until the block ends, then let running calls finish within `grace` seconds. Yields the server's task."""
     config = uvicorn.Config(
         app,
         http="httptools",

@@ -1,132 +1,133 @@
-"""What the tools do: read what was recalled for a run, recall live, and retain. No HTTP, no MCP, no Kafka."""
+"""What the tools do: return the memories recalled for a run, recall live, and retain. No HTTP, MCP or Kafka here."""
 
-import json
-import uuid
 from collections.abc import Callable
 
 from consumer.errors import HandlingError
-from consumer.handlers.context import Hindsight, Memory
-from consumer.handlers.lookups import ask
-from consumer.memory.operation_ids import NAMESPACE, operation_id
-from consumer.memory.policy import Rules
-from consumer.memory.recall_query import MAX_CHARACTERS, has_word, query_of
-from consumer.memory.sanitize import blank, clean, mend
+from consumer.handlers.context import Hindsight
+from consumer.handlers.lookups import recall_with_fallback
+from consumer.memory.documents import Memory
+from consumer.memory.operation_ids import operation_id, stable_id
+from consumer.memory.policy import MemoryPolicy
+from consumer.memory.recall_query import MAX_CHARACTERS, build_query, is_searchable
+from consumer.memory.sanitize import is_blank, sanitize, strip_unencodable
 from consumer.tools.arguments import RecallArguments, RetainArguments
-from consumer.tools.bank_resolver import CallRun, Lookups, Place, Places
-from consumer.tools.credentials import Agent, Refused
-from consumer.tools.results import NOTHING, SAVED, Answer, ToolOutcome, failed, memories
+from consumer.tools.bank_resolver import BankRef, BankResolver, PaperclipLookups, RunContext
+from consumer.tools.credentials import Agent, ToolError
+from consumer.tools.results import NO_MEMORIES, SAVED, ToolOutcome, ToolResult, failed, memories
 from schemas.recalls import RecallRecord, RecallStatus
 
 NOT_SEARCHED = "Memory was not searched"
 NOT_SAVED = "The memory was not saved"
 
 
-class Memories:
+class MemoryService:
     """The tools of one installation.
 
     Args:
-        known: what was recalled for a run; None if there is nothing, or not yet.
-        lookups: Paperclip, as seen by an agent (or by us, for one that the gateway speaks for); None without an API.
+        find_recall: what was recalled for a run; None if there is nothing, or nothing yet.
+        paperclip_for: Paperclip as an agent sees it (as we see it, if the gateway calls); None without an API.
     """
 
     def __init__(
         self,
-        rules: Rules,
+        rules: MemoryPolicy,
         hindsight: Hindsight,
-        known: Callable[[str], RecallRecord | None],
-        lookups: Callable[[Agent], Lookups | None],
+        find_recall: Callable[[str], RecallRecord | None],
+        paperclip_for: Callable[[Agent], PaperclipLookups | None],
     ) -> None:
         self.rules = rules
         self._hindsight = hindsight
-        self._places = Places(rules, known, lookups)
-        self._lookups = lookups
+        self._resolver = BankResolver(rules, find_recall, paperclip_for)
+        self._paperclip_for = paperclip_for
 
-    async def recall(self, agent: Agent, arguments: RecallArguments) -> Answer:
-        """What was recalled at the run's start; if nothing was, or `fresh` is asked for, what matters to the query now.
+    async def recall(self, agent: Agent, arguments: RecallArguments) -> ToolResult:
+        """The memories recalled at the run's start; with `fresh`, or if there are none, those that match the query now.
 
         Raises:
-            Refused: no bank of the agent's can be given, or there is nothing to search for.
+            ToolError: there is no bank for the agent, or nothing to search for.
         """
         try:
-            call = await self._places.run_of(agent)
-            if call.record is not None and not arguments.fresh and _holds(call.record):
-                return memories(call.record.memories, ToolOutcome.CACHED)
-            query = clean(arguments.query)[:MAX_CHARACTERS]
-            if not has_word(query):
-                raise Refused("There is no word in your query to search for.", 400)
-            return await self._live(await self._places.place_of(agent, call), query)
+            run = await self._resolver.resolve_run(agent)
+            if run.record is not None and not arguments.fresh and _is_usable(run.record):
+                return memories(run.record.memories, ToolOutcome.CACHED)
+            query = sanitize(arguments.query)[:MAX_CHARACTERS]
+            if not is_searchable(query):
+                raise ToolError("The query contains no word to search for.", 400)
+            return await self._recall_live(await self._resolver.resolve_bank(agent, run), query)
         except HandlingError as error:
             return failed(NOT_SEARCHED, error)
 
-    async def run_memories(self, agent: Agent) -> Answer:
-        """What was recalled at a run's start; if nothing was, what matters to the run's issue now.
+    async def run_memories(self, agent: Agent) -> ToolResult:
+        """The memories recalled at the run's start; if there are none, those that match the run's issue now.
 
         Raises:
-            Refused: the run is not the agent's, or no bank can be given.
+            ToolError: the run is not the agent's, or there is no bank for the agent.
         """
         try:
-            call = await self._places.run_of(agent, whole=True)
-            if call.record is not None and _holds(call.record):
-                return memories(call.record.memories, ToolOutcome.CACHED)
-            place = await self._places.place_of(agent, call)
-            query = await self._query_of(agent, call)
-            return await self._live(place, query) if has_word(query) else Answer(NOTHING, ToolOutcome.EMPTY)
+            run = await self._resolver.resolve_run(agent, fetch=True)
+            if run.record is not None and _is_usable(run.record):
+                return memories(run.record.memories, ToolOutcome.CACHED)
+            bank = await self._resolver.resolve_bank(agent, run)
+            query = await self._query_for(agent, run)
+            if not is_searchable(query):
+                return ToolResult(NO_MEMORIES, ToolOutcome.EMPTY)
+            return await self._recall_live(bank, query)
         except HandlingError as error:
             return failed(NOT_SEARCHED, error)
 
-    async def retain(self, agent: Agent, arguments: RetainArguments) -> Answer:
-        """Store a text. The same text of the same run again is the same document, and no new work for Hindsight.
+    async def retain(self, agent: Agent, arguments: RetainArguments) -> ToolResult:
+        """Store a text. The same text in the same run is the same document, and no new work for Hindsight.
 
         Raises:
-            Refused: no bank of the agent's can be given, or nothing is left of the text.
+            ToolError: there is no bank for the agent, or nothing is left of the text after cleaning.
         """
-        content = clean(arguments.content)
-        if blank(content):
-            raise Refused("There is nothing to save: what memory itself served to you is left out.", 400)
+        content = sanitize(arguments.content)
+        if is_blank(content):
+            raise ToolError("There is nothing to save: text that came from memory is left out.", 400)
         try:
-            call = await self._places.run_of(agent)
-            place = await self._places.place_of(agent, call)
+            bank = await self._resolver.resolve_bank(agent, await self._resolver.resolve_run(agent))
             document = document_id(agent, content)
-            memory = Memory(document, content, None, _metadata(agent, place))
-            await self._hindsight.retain(place.bank, memory, operation_id(place.bank, document, content, ""))
+            memory = Memory(document, content, None, _metadata(agent, bank))
+            await self._hindsight.retain(bank.bank, memory, operation_id(bank.bank, document, content, ""))
         except HandlingError as error:
             return failed(NOT_SAVED, error)
-        return Answer(SAVED, ToolOutcome.LIVE, document_id=document)
+        return ToolResult(SAVED, ToolOutcome.LIVE, document_id=document)
 
-    async def _live(self, place: Place, query: str) -> Answer:
-        return memories(await ask(place.bank, query, self._hindsight, self.rules), ToolOutcome.LIVE)
+    async def _recall_live(self, bank: BankRef, query: str) -> ToolResult:
+        texts = await recall_with_fallback(self._hindsight, bank.bank, query, self.rules)
+        return memories(texts, ToolOutcome.LIVE)
 
-    async def _query_of(self, agent: Agent, call: CallRun) -> str:
-        """The query that the handlers would ask for the run."""
-        if call.record is not None and call.record.query:
-            return call.record.query
-        wake = call.run.wake if call.run is not None else None
+    async def _query_for(self, agent: Agent, run: RunContext) -> str:
+        """The query that the recall handler builds for the run."""
+        if run.record is not None and run.record.query:
+            return run.record.query
+        wake = run.run.wake if run.run is not None else None
         issue = wake.issue if wake is not None else None
-        lookups = self._lookups(agent)
-        if issue is None and call.issue_id is not None and lookups is not None:
-            issue = await lookups.issue(call.issue_id)
+        paperclip = self._paperclip_for(agent)
+        if issue is None and run.issue_id is not None and paperclip is not None:
+            issue = await paperclip.issue(run.issue_id)
         if issue is None:
             return ""
-        return query_of(issue.title, issue.description, wake.comments if wake is not None else ())
+        return build_query(issue.title, issue.description, wake.comments if wake is not None else ())
 
 
 def document_id(agent: Agent, content: str) -> str:
-    """UUIDv5 of what makes a retained text the same one: company, agent, run if there is one, and the text."""
+    """UUIDv5 of what identifies a retained text: company, agent, run if there is one, and the text."""
     parts = ["hindsight_retain", agent.company, agent.agent, agent.run or "", content]
-    return str(uuid.uuid5(NAMESPACE, json.dumps(parts, separators=(",", ":"))))
+    return stable_id(*parts)
 
 
-def _holds(record: RecallRecord) -> bool:
+def _is_usable(record: RecallRecord) -> bool:
     return record.status is not RecallStatus.FAILED
 
 
-def _metadata(agent: Agent, place: Place) -> dict[str, str]:
-    """Strings only: Hindsight answers 422 to null. What is not known is left out."""
-    known = {
+def _metadata(agent: Agent, bank: BankRef) -> dict[str, str]:
+    """Strings only: Hindsight answers 422 to null, so missing values are left out."""
+    values = {
         "agentId": agent.agent,
         "companyId": agent.company,
         "runId": agent.run,
-        "issueId": place.issue,
-        "userId": place.user,
+        "issueId": bank.issue,
+        "userId": bank.user,
     }
-    return {name: mend(value) for name, value in known.items() if value}
+    return {name: strip_unencodable(value) for name, value in values.items() if value}

@@ -85,14 +85,14 @@ def test_the_gateway_lists_and_calls_both_tools(installation: ToolsInstallation)
 
         # Whatever an agent gives as arguments, the connection stays up for all others.
         for arguments, words in (
-            ({"query": "x", "bank": "paperclip::other"}, "no argument 'bank'"),
+            ({"query": "x", "bank": "paperclip::other"}, "Unknown argument 'bank'"),
             ({"query": ["x"]}, "must be text"),
             (["x"], "is missing"),
             ({"query": "x" * 1_100_000}, "larger than"),
         ):
             assert words in gateway.call("hindsight_recall", arguments)
         half = "We ship \ud83d"
-        assert "There is no argument" in gateway.call("hindsight_retain", {"content": half, "agentId": "x"})
+        assert "Unknown argument" in gateway.call("hindsight_retain", {"content": half, "agentId": "x"})
         assert installation.connection()["healthStatus"] == "ok"
         run.go("exit 0")
 
@@ -102,7 +102,8 @@ def test_paperclip_hands_the_tools_to_claude(installation: ToolsInstallation) ->
     with installation.tools() as tools:
         assert installation.connect(tools)[0] == 0
         (seen,) = claude.work("Say that you were here").values()
-        assert sorted(name.rpartition(":")[2] for name in seen["tools"]) == ["hindsight-recall", "hindsight-retain"]
+        # Newer releases offer tools of their own on the same server.
+        assert {name.rpartition(":")[2] for name in seen["tools"]} >= {"hindsight-recall", "hindsight-retain"}
         assert seen["said"] == "Memory saved."
         # Its issue is not done, so Paperclip may have started it again already: one document of each run.
         documents = eventually("what it said is held", lambda: installation.base.documents(claude.bank)).values()
@@ -277,7 +278,7 @@ def test_forged_calls_get_nothing(installation: ToolsInstallation, paperclip: Pa
         for extra in ({"bank": ada.bank}, {"agentId": ada.id}, {"companyId": installation.company.id}):
             answer = _recall(tools, {"Authorization": f"Bearer {ben.key}"}, **extra)
             assert answer["status"] == 400
-            assert "no argument" in answer["detail"]
+            assert "Unknown argument" in answer["detail"]
         assert tools.hindsight_calls() == asked
         assert len(installation.base.documents(ada.bank)) == 1
         run.go("exit 0")
@@ -320,8 +321,8 @@ def test_while_hindsight_is_down_the_map_answers(
             finally:
                 hindsight.start()
             assert "The boiler is in the attic." in cached["content"]
-            assert "Hindsight is not available now" in live["detail"]
-            assert saved["detail"].startswith("The memory was not saved: Hindsight is not available now")
+            assert "Hindsight is not available" in live["detail"]
+            assert saved["detail"].startswith("The memory was not saved: Hindsight is not available")
             assert client.post("/v1/tools/retain", json={"content": "Bring a torch."}).status_code == 200
         run.go("exit 0")
 

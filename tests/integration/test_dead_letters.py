@@ -12,7 +12,7 @@ from aiokafka import ConsumerRecord
 from consumer.commands import dead_letters
 from consumer.dead_letters.model import Filter
 from consumer.errors import DeadLetterReason
-from consumer.kafka.options import groupless_consumer, producer
+from consumer.kafka.options import producer
 from consumer.kafka.producer import Publisher, RecordTooLarge
 from consumer.settings.model import Settings
 from consumer.stream.dead_letter_writer import write_dead_letter
@@ -21,7 +21,7 @@ from consumer.stream.records import Record, WorkItem
 from tests.chaos.events import seeded_rng, versions
 from tests.support import lanes
 from tests.support.scripted import ScriptedHindsight, accept, until
-from tests.support.topics import Topics
+from tests.support.topics import Topics, read_all
 
 EVERYTHING = Filter()
 CREATED = json.dumps({"eventType": "issue.comment.created", "body": "caf\\ud83d"}).encode()
@@ -58,18 +58,7 @@ class Place:
 
     async def came_back(self) -> list[ConsumerRecord[bytes, bytes]]:
         """What stands in the source topic."""
-        consumer = groupless_consumer(self.settings)
-        consumer.subscribe([self.settings.topic_issue_comments])
-        await consumer.start()
-        try:
-            ends = await consumer.end_offsets(consumer.assignment())
-            found: list[ConsumerRecord[bytes, bytes]] = []
-            while len(found) < sum(ends.values()):
-                for records in (await consumer.getmany(timeout_ms=200)).values():
-                    found += records
-            return found
-        finally:
-            await consumer.stop()
+        return await read_all(self.settings, self.settings.topic_issue_comments)
 
 
 @pytest.fixture
@@ -162,7 +151,7 @@ async def test_what_the_operator_reads_when_nothing_is_there(
 ) -> None:
     missing = place.settings.model_copy(update={"topic_dead_letters": topics.name("missing")})
     assert await dead_letters.list_letters(missing, EVERYTHING, 50, as_json=False) == 1
-    assert "does not exist: run `paperclip-memory topics`" in capsys.readouterr().err
+    assert f"Kafka has no topic {missing.topic_dead_letters}: run `paperclip-memory topics`" in capsys.readouterr().err
     away = place.settings.model_copy(update={"kafka_bootstrap_servers": "127.0.0.1:1"})
     run = dead_letters.redrive_letters(away, EVERYTHING, None, dry_run=False, force=False, as_json=False)
     assert await asyncio.wait_for(run, 60) == 1

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer.errors import UpstreamDown
 from consumer.kafka.options import groupless_consumer, producer
@@ -17,7 +16,7 @@ from consumer.relay.times import instant
 from consumer.settings.model import Settings, load_settings
 from schemas.codec import decode
 from tests.support.kafka import Broker
-from tests.support.topics import Topics
+from tests.support.topics import Topics, read_all
 
 COMPANY, OTHER = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d", "05b77a2b-f08a-4c76-9572-f06391060b54"
 RUN, COMMENT = "f287efe6-ea0c-4d1b-a555-2124ecfd6e38", "eaeadea7-4ac3-45e4-a173-53a04acf0674"
@@ -103,16 +102,7 @@ async def test_records_as_workers_get_them(settings: Settings, publisher: Publis
             ),
         ]
     )
-    consumer: AIOKafkaConsumer = groupless_consumer(settings)
-    await consumer.start()
-    try:
-        consumer.assign([TopicPartition(runs, 0), TopicPartition(comments, 0)])
-        found: dict[str, Any] = {}
-        while len(found) < 2:
-            for messages in (await consumer.getmany(timeout_ms=500)).values():
-                found |= {message.topic: message for message in messages}
-    finally:
-        await consumer.stop()
+    found: dict[str, Any] = {name: (await read_all(settings, name))[0] for name in (runs, comments)}
     assert found[runs].timestamp == int(instant(at) * 1000)
     assert (found[runs].key, found[runs].headers) == (RUN.encode(), ())
     assert decode(found[comments].value)["payload"] == {"commentId": COMMENT}

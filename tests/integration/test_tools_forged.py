@@ -1,7 +1,6 @@
-"""Forged calls, through the real server on a socket: none gets memory, each is refused in words, each is counted.
+"""Forged calls to the real server on a socket: none returns memory, each is refused with a message and counted.
 
-Every case is sent to each way to call. In all of them there is memory to be had: of Ada, of Ben beside her, and of Eve
-in another company.
+Every case is sent over MCP and REST. There are memories of Ada, of Ben in the same company, and of Eve in another.
 """
 
 import base64
@@ -14,7 +13,7 @@ import httpx
 import pytest
 
 from consumer.tools.results import ToolOutcome
-from tests.unit.tools.office import (
+from tests.support.tools_fixture import (
     ADA,
     ADAS_RUN,
     BEN,
@@ -27,9 +26,9 @@ from tests.unit.tools.office import (
     OTHER_COMPANY,
     SECRET,
     SERVED,
-    Office,
+    ToolsFixture,
     call,
-    said,
+    tool_text,
 )
 
 Headers = list[tuple[str, str]]
@@ -38,7 +37,7 @@ GATEWAYS = ("Authorization", f"Bearer {SECRET}")
 
 
 def jwt(**claims: Any) -> str:
-    """A run's token that somebody signed himself."""
+    """A run token signed with a guessed secret."""
 
     def part(value: object) -> str:
         return base64.urlsafe_b64encode(json.dumps(value).encode()).rstrip(b"=").decode()
@@ -131,18 +130,18 @@ FORGED_ARGUMENTS: dict[str, dict[str, Any]] = {
 
 
 @pytest.fixture
-def office() -> Office:
-    office = Office()
+def tools() -> ToolsFixture:
+    tools = ToolsFixture()
     for run in (ADAS_RUN, BENS_RUN, EVES_RUN):
-        office.recalled(run)
-    return office
+        tools.record_recall(run)
+    return tools
 
 
-def refused(office: Office, replies: list[httpx.Response]) -> None:
-    """None holds memory, each says why in words, each is counted, and Hindsight was asked nothing."""
+def assert_refused(tools: ToolsFixture, replies: list[httpx.Response]) -> None:
+    """No response contains memory, each explains why and is counted, and Hindsight got no request."""
     for reply in replies:
         if reply.status_code == 200:
-            words, is_error = said(reply)
+            words, is_error = tool_text(reply)
             assert is_error
         else:
             assert reply.status_code in (400, 401, 403)
@@ -152,16 +151,16 @@ def refused(office: Office, replies: list[httpx.Response]) -> None:
         assert SERVED not in reply.text
         for secret in (*KEY.values(), SECRET):
             assert secret not in reply.text
-    assert office.hindsight.calls == []
-    outcomes = {outcome for (_, outcome), count in office.counted.items() if count}
+    assert tools.hindsight.calls == []
+    outcomes = {outcome for (_, outcome), count in tools.counted.items() if count}
     assert outcomes == {ToolOutcome.DENIED}
-    assert sum(office.counted.values()) == len(replies)
+    assert sum(tools.counted.values()) == len(replies)
 
 
 @pytest.mark.parametrize("headers", FORGED_HEADERS.values(), ids=FORGED_HEADERS)
-async def test_forged_headers(office: Office, headers: Headers) -> None:
+async def test_forged_headers_are_refused_on_every_path(tools: ToolsFixture, headers: Headers) -> None:
     on_mcp = [*headers, *MCP_HEADERS.items()]
-    async with office.open() as client:
+    async with tools.open() as client:
         replies = [
             await client.post("/mcp", json=call("hindsight_recall", query="release train"), headers=on_mcp),
             await client.post("/mcp", json=call("hindsight_retain", content="poison"), headers=on_mcp),
@@ -169,14 +168,14 @@ async def test_forged_headers(office: Office, headers: Headers) -> None:
             await client.post("/v1/tools/retain", json={"content": "poison"}, headers=headers),
             await client.get(f"/v1/runs/{BENS_RUN}/memories", headers=headers),
         ]
-    refused(office, replies)
+    assert_refused(tools, replies)
 
 
 @pytest.mark.parametrize("arguments", FORGED_ARGUMENTS.values(), ids=FORGED_ARGUMENTS)
-async def test_nobody_can_be_named_in_arguments(office: Office, arguments: dict[str, Any]) -> None:
+async def test_arguments_that_name_another_owner_are_refused(tools: ToolsFixture, arguments: dict[str, Any]) -> None:
     on_mcp = [ADA_S, *MCP_HEADERS.items()]
     texts = {name: value for name, value in arguments.items() if isinstance(value, str)}
-    async with office.open() as client:
+    async with tools.open() as client:
         replies = [
             await client.post("/mcp", json=call("hindsight_recall", query="train", **arguments), headers=on_mcp),
             await client.post("/mcp", json=call("hindsight_retain", content="poison", **arguments), headers=on_mcp),
@@ -188,18 +187,18 @@ async def test_nobody_can_be_named_in_arguments(office: Office, arguments: dict[
                 await client.post("/v1/tools/recall", params=texts, json={"query": "train"}, headers=[ADA_S]),
                 await client.get(f"/v1/runs/{ADAS_RUN}/memories", params=texts, headers=[ADA_S]),
             ]
-    refused(office, replies)
+    assert_refused(tools, replies)
 
 
 @pytest.mark.parametrize("run", [BENS_RUN, EVES_RUN, "b0000000-0000-4000-8000-0000000000ff"])
-async def test_another_run_in_the_path(office: Office, run: str) -> None:
-    async with office.open() as client:
-        refused(office, [await client.get(f"/v1/runs/{run}/memories", headers=[ADA_S])])
+async def test_a_path_with_another_agents_run_is_refused(tools: ToolsFixture, run: str) -> None:
+    async with tools.open() as client:
+        assert_refused(tools, [await client.get(f"/v1/runs/{run}/memories", headers=[ADA_S])])
 
 
-async def test_what_is_honest_is_served(office: Office) -> None:
-    """The same office, so that the refusals above mean something."""
-    async with office.open() as client:
+async def test_honest_headers_are_served(tools: ToolsFixture) -> None:
+    """The same setup serves honest calls, so the refusals above are not vacuous."""
+    async with tools.open() as client:
         honest: list[Headers] = [
             [ADA_S, ("X-Paperclip-Run-Id", ADAS_RUN)],
             [ADA_S, ("x-paperclip-run-id", ADAS_RUN.upper()), ("X-Paperclip-Agent-Id", ADA)],
@@ -216,5 +215,5 @@ async def test_what_is_honest_is_served(office: Office) -> None:
             assert SERVED in reply.json()["content"]
 
 
-def test_there_are_enough() -> None:
+def test_there_are_at_least_40_forged_cases() -> None:
     assert len(FORGED_HEADERS) + len(FORGED_ARGUMENTS) >= 40

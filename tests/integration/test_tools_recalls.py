@@ -11,7 +11,7 @@ import pytest
 
 from consumer.kafka.options import groupless_consumer, producer
 from consumer.kafka.producer import Publisher
-from consumer.recalls import RecallMap, RecallReader, TopicRecalls
+from consumer.recalls import RecallCache, RecallPublisher, RecallReader
 from consumer.settings.model import Settings
 from schemas.recalls import RecallRecord, RecallStatus
 from tests.support.topics import Topics
@@ -44,10 +44,10 @@ def record(run: str, *memories: str) -> RecallRecord:
 
 
 @asynccontextmanager
-async def writing(ours: Settings) -> AsyncIterator[TopicRecalls]:
+async def writing(ours: Settings) -> AsyncIterator[RecallPublisher]:
     publisher = Publisher(partial(producer, ours))
     try:
-        yield TopicRecalls(publisher, ours.topic_recalls)
+        yield RecallPublisher(publisher, ours.topic_recalls)
     finally:
         await publisher.close()
 
@@ -55,22 +55,22 @@ async def writing(ours: Settings) -> AsyncIterator[TopicRecalls]:
 @asynccontextmanager
 async def reading(ours: Settings) -> AsyncIterator[RecallReader]:
     now = 1_796_034_000.0
-    recalls = RecallMap(runs=1000, size=10**7, max_age=3600, now=lambda: now)
-    known = RecallReader(
+    recalls = RecallCache(runs=1000, size=10**7, max_age=3600, now=lambda: now)
+    recall_reader = RecallReader(
         partial(groupless_consumer, ours, ours.topic_recalls), recalls, lambda *_, **__: None, pause=0.2
     )
-    task = asyncio.create_task(known.run())
+    task = asyncio.create_task(recall_reader.run())
     try:
-        yield known
+        yield recall_reader
     finally:
         task.cancel()
         await asyncio.wait([task])
 
 
-async def until(known: RecallReader, run: str, memories: list[str] | None) -> None:
+async def until(recall_reader: RecallReader, run: str, memories: list[str] | None) -> None:
     def there() -> bool:
-        found = known.get(run)
-        return (None if found is None else found.memories) == memories
+        record = recall_reader.get(run)
+        return (None if record is None else record.memories) == memories
 
     deadline = time.monotonic() + 30
     while not there():
@@ -84,26 +84,26 @@ async def ours(topics: Topics) -> Settings:
     return settings(topics)
 
 
-async def test_the_whole_topic_is_read_and_then_followed(ours: Settings) -> None:
+async def test_the_reader_reads_the_whole_topic_and_then_follows_it(ours: Settings) -> None:
     runs = [str(uuid.uuid4()) for _ in range(40)]
     async with writing(ours) as recalls:
         for run in runs:
             await recalls.publish(record(run, "old"))
             await recalls.publish(record(run, "new \U0001f600"))
         for run in runs[:10]:
-            await recalls.end(run)
-        async with reading(ours) as known, asyncio.timeout(60):
-            await known.caught_up.wait()
-            found = [known.get(run) for run in runs]
-            assert [each is None for each in found] == [True] * 10 + [False] * 30
-            assert {text for each in found if each for text in each.memories} == {"new \U0001f600"}
+            await recalls.publish_tombstone(run)
+        async with reading(ours) as recall_reader, asyncio.timeout(60):
+            await recall_reader.caught_up.wait()
+            records = [recall_reader.get(run) for run in runs]
+            assert [record is None for record in records] == [True] * 10 + [False] * 30
+            assert {text for record in records if record for text in record.memories} == {"new \U0001f600"}
             await recalls.publish(record(runs[0], "back"))
-            await until(known, runs[0], ["back"])
-            await recalls.end(runs[0])
-            await until(known, runs[0], None)
+            await until(recall_reader, runs[0], ["back"])
+            await recalls.publish_tombstone(runs[0])
+            await until(recall_reader, runs[0], None)
 
 
-async def test_two_readers_read_everything_each(ours: Settings) -> None:
+async def test_two_readers_both_read_every_record(ours: Settings) -> None:
     run = str(uuid.uuid4())
     async with writing(ours) as recalls, reading(ours) as one, reading(ours) as other:
         await recalls.publish(record(run, "both"))
@@ -111,17 +111,17 @@ async def test_two_readers_read_everything_each(ours: Settings) -> None:
         await until(other, run, ["both"])
 
 
-async def test_an_empty_topic_is_caught_up(ours: Settings) -> None:
-    async with reading(ours) as known, asyncio.timeout(60):
-        await known.caught_up.wait()
+async def test_a_reader_of_an_empty_topic_is_caught_up(ours: Settings) -> None:
+    async with reading(ours) as recall_reader, asyncio.timeout(60):
+        await recall_reader.caught_up.wait()
 
 
 @pytest.mark.real_kafka
-async def test_a_topic_that_is_made_later(topics: Topics) -> None:
+async def test_a_reader_reads_a_topic_that_is_created_later(topics: Topics) -> None:
     ours = settings(topics)
     run = str(uuid.uuid4())
-    async with reading(ours) as known:
+    async with reading(ours) as recall_reader:
         await topics.create("recalls", partitions=3, config=COMPACTED)
         async with writing(ours) as recalls:
             await recalls.publish(record(run, "here"))
-            await until(known, run, ["here"])
+            await until(recall_reader, run, ["here"])

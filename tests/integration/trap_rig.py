@@ -10,7 +10,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, ConsumerRebalanceListen
 from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.protocol.group import LeaveGroupRequest
 
-from consumer.handlers.results import Done, Outcome
+from consumer.handlers.results import Done, HandlerResult
 from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.dead_letter_writer import Write
 from consumer.stream.executor import Job, LaneSettings
@@ -113,7 +113,7 @@ class Rig:
         return [signal for signal in self.signals if isinstance(signal, kind)]
 
     def resolve(self, record: Record) -> Job:
-        async def run() -> Outcome:
+        async def run() -> HandlerResult:
             self.begun.append(record.value)
             try:
                 await self.gate.wait()

@@ -1,4 +1,4 @@
-"""Scripted stand-ins for what handlers need. They refuse what the real ones refuse (FIELD-FACTS of Hindsight 1.1)."""
+"""Fakes of the clients that handlers use. They reject what the real servers reject (Hindsight 1.1)."""
 
 import re
 import unicodedata
@@ -9,14 +9,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from consumer.errors import DeadLetterReason, DownKind, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.context import Memory, Needs, Operation
-from consumer.memory.policy import RecallBudget, Rules
+from consumer.handlers.context import HandlerContext
+from consumer.memory.documents import Memory, Operation
+from consumer.memory.policy import MemoryPolicy, RecallBudget
 from demo import recording
 from schemas.objects import UUID_PATTERN, Comment, Issue, Run
 from schemas.recalls import RecallRecord
 
 NOW = 1_796_034_000.0
-"""The clock of `needs`: 2026-11-30T10:20:00Z, just after the recording."""
+"""The clock of `HandlerFixture`: 2026-11-30T10:20:00Z, just after the recording."""
 
 
 def unreachable(upstream: Upstream) -> UpstreamDown:
@@ -28,14 +29,14 @@ def rejected(status: int) -> Permanent:
 
 
 class _Scripted:
-    """Counts calls, and fails where the script says so."""
+    """Notes all calls, and fails those that a test scripts to fail."""
 
     def __init__(self) -> None:
         self.calls: list[tuple[Any, ...]] = []
         self.failures: dict[str, list[Exception]] = defaultdict(list)
 
     def fail(self, method: str, *errors: Exception) -> None:
-        """The next calls of this method raise these, one each."""
+        """Make the next calls of this method raise these errors, one each."""
         self.failures[method] += errors
 
     def called(self, method: str) -> list[tuple[Any, ...]]:
@@ -49,7 +50,7 @@ class _Scripted:
 
 @dataclass
 class Child:
-    """A child `retain` operation. A worker that has begun finishes the document, even if the operation is cancelled."""
+    """A child `retain` operation. A worker that has begun stores the document, even if the operation is cancelled."""
 
     id: str
     bank: str
@@ -61,7 +62,7 @@ class Child:
 
 
 class FakeHindsight(_Scripted):
-    """Banks, documents and operations. What was retained is pending until `digest`."""
+    """Banks, documents and operations. A retain is pending until `run_workers`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -76,7 +77,7 @@ class FakeHindsight(_Scripted):
             raise rejected(422)
         words = set(re.findall(r"\w+", query.lower()))
         documents = self.banks.get(bank, {}).values()
-        return [each.content for each in documents if words & set(re.findall(r"\w+", each.content.lower()))]
+        return [memory.content for memory in documents if words & set(re.findall(r"\w+", memory.content.lower()))]
 
     async def retain(self, bank: str, memory: Memory, operation_id: str) -> None:
         self._call("retain", bank, memory, operation_id)
@@ -85,8 +86,7 @@ class FakeHindsight(_Scripted):
         memory.content.encode()
         if not memory.content.strip() or not all(isinstance(value, str) for value in memory.metadata.values()):
             raise rejected(422)
-        known = self.operation_ids.setdefault(operation_id, bank)
-        if known != bank:
+        if self.operation_ids.setdefault(operation_id, bank) != bank:
             raise Transient("answered 409", upstream=Upstream.HINDSIGHT)
         self.banks.setdefault(bank, {})
         if not any(child.id == f"child of {operation_id}" for child in self.children):
@@ -112,15 +112,15 @@ class FakeHindsight(_Scripted):
         self._call("delete_document", bank, document_id)
         return self.banks.get(bank, {}).pop(document_id, None) is not None
 
-    def begin(self) -> None:
-        """Its workers take up what is pending."""
+    def start_workers(self) -> None:
+        """Make the workers begin all pending operations."""
         for child in self.children:
             if child.status == "pending":
                 child.status, child.begun = "processing", True
 
-    def digest(self) -> None:
-        """Its workers do all that can be done."""
-        self.begin()
+    def run_workers(self) -> None:
+        """Make the workers finish all operations that are not cancelled before they begin."""
+        self.start_workers()
         for child in self.children:
             if child.begun:
                 child.begun = False
@@ -129,7 +129,7 @@ class FakeHindsight(_Scripted):
 
     @property
     def documents(self) -> dict[str, str]:
-        """Every stored document, with its bank; fails if a document stands in two."""
+        """Every stored document and its bank; fails if two banks store the same document."""
         pairs = [(document, bank) for bank, documents in self.banks.items() for document in documents]
         assert len(pairs) == len(dict(pairs))
         return dict(pairs)
@@ -146,13 +146,13 @@ class FakeHindsight(_Scripted):
 
     @staticmethod
     def _check_bank(bank: str) -> None:
-        unfit = "/" in bank or bank.startswith("_") or any(unicodedata.category(char) == "Cc" for char in bank)
-        if not bank or unfit or len(bank.encode()) > 192:
+        invalid = "/" in bank or bank.startswith("_") or any(unicodedata.category(char) == "Cc" for char in bank)
+        if not bank or invalid or len(bank.encode()) > 192:
             raise rejected(400)
 
 
 class FakePaperclip(_Scripted):
-    """Answers from the recording, and from what a test puts in."""
+    """Answers from the recording, which a test can change."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -162,31 +162,31 @@ class FakePaperclip(_Scripted):
         self.agent_ids = [agent["id"] for agent in recording.agents()]
 
     async def run(self, run_id: str) -> Run | None:
-        self._ask("run", run_id)
+        self._lookup("run", run_id)
         return Run.model_validate(self.runs[run_id]) if run_id in self.runs else None
 
     async def issue(self, issue_id: str) -> Issue | None:
-        self._ask("issue", issue_id)
+        self._lookup("issue", issue_id)
         return Issue.model_validate(self.issues[issue_id]) if issue_id in self.issues else None
 
     async def comment(self, issue_id: str, comment_id: str) -> Comment | None:
-        self._ask("comment", issue_id, comment_id)
-        found = self.comments.get(comment_id)
-        return Comment.model_validate(found) if found is not None and found["issueId"] == issue_id else None
+        self._lookup("comment", issue_id, comment_id)
+        comment = self.comments.get(comment_id)
+        return Comment.model_validate(comment) if comment is not None and comment["issueId"] == issue_id else None
 
     async def agents(self, company_id: str) -> Sequence[str]:
-        self._ask("agents", company_id)
+        self._lookup("agents", company_id)
         return self.agent_ids
 
-    def _ask(self, method: str, *ids: str) -> None:
+    def _lookup(self, method: str, *ids: str) -> None:
         self._call(method, *ids)
-        if not all(re.match(UUID_PATTERN, each) for each in ids):
+        if not all(re.match(UUID_PATTERN, id_) for id_ in ids):
             raise Transient("answered 500", upstream=Upstream.PAPERCLIP)
 
 
 @dataclass
 class FakeRecalls:
-    """The recalls topic: all records, tombstones as None."""
+    """The recalls topic: all records in order, a tombstone as None."""
 
     log: list[tuple[str, RecallRecord | None]] = field(default_factory=list)
     down: bool = False
@@ -194,7 +194,7 @@ class FakeRecalls:
     async def publish(self, record: RecallRecord) -> None:
         await self._append(record.run_id, record)
 
-    async def end(self, run_id: str) -> None:
+    async def publish_tombstone(self, run_id: str) -> None:
         await self._append(run_id, None)
 
     @property
@@ -214,22 +214,27 @@ class FakeRecalls:
 
 
 @dataclass
-class World:
-    """All fakes together, and the `Needs` that handlers get."""
+class HandlerFixture:
+    """All fakes, and the `HandlerContext` made of them.
 
-    rules: Rules = field(default_factory=Rules)
+    Attributes:
+        has_paperclip: False: no Paperclip API is configured.
+    """
+
+    policy: MemoryPolicy = field(default_factory=MemoryPolicy)
     hindsight: FakeHindsight = field(default_factory=FakeHindsight)
-    paperclip: FakePaperclip | None = field(default_factory=FakePaperclip)
+    paperclip: FakePaperclip = field(default_factory=FakePaperclip)
+    has_paperclip: bool = True
     recalls: FakeRecalls = field(default_factory=FakeRecalls)
     warnings: list[str] = field(default_factory=list)
     now: float = NOW
 
     @property
-    def needs(self) -> Needs:
-        return Needs(
-            rules=self.rules,
+    def context(self) -> HandlerContext:
+        return HandlerContext(
+            policy=self.policy,
             hindsight=self.hindsight,
-            paperclip=self.paperclip,
+            paperclip=self.paperclip if self.has_paperclip else None,
             recalls=self.recalls,
             now=lambda: self.now,
             warn=lambda event, **_fields: self.warnings.append(event),

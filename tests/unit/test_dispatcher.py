@@ -12,14 +12,14 @@ from hypothesis import strategies as st
 
 from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Upstream
-from consumer.handlers.forget import SETTLED_AFTER
-from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.handlers.forget import CANCEL_SETTLES_AFTER
+from consumer.handlers.results import Degraded, Done, HandlerResult, Skipped, SkipReason
 from consumer.memory.operation_ids import operation_id
 from consumer.stream.executor import Job
 from consumer.stream.records import Record
 from demo import recording
 from schemas.events import EVENT_TYPES
-from tests.support.fakes import NOW, World, unreachable
+from tests.support.fakes import NOW, HandlerFixture, unreachable
 from tests.unit.handlers.samples import ADA, AGENT_COMMENT, COMMENTS, EVENTS, RUN, USER_COMMENT, bank
 
 ALL = {**RUN_HANDLERS, **COMMENT_HANDLERS}
@@ -32,11 +32,11 @@ def record(value: Any, *headers: tuple[str, bytes | None], at: float = NOW) -> R
     return Record("topic", 0, 0, int(at * 1000), b"key", raw, headers)
 
 
-def resolve(value: Any, *headers: tuple[str, bytes | None], world: World | None = None) -> Job:
-    return Dispatcher((world or World()).needs, ALL).resolve(record(value, *headers))
+def resolve(value: Any, *headers: tuple[str, bytes | None], fixture: HandlerFixture | None = None) -> Job:
+    return Dispatcher((fixture or HandlerFixture()).context, ALL).resolve(record(value, *headers))
 
 
-async def do(job: Job) -> Outcome:
+async def do(job: Job) -> HandlerResult:
     assert job.run is not None
     return await job.run()
 
@@ -56,7 +56,7 @@ def test_every_event_type_has_its_handler() -> None:
 
 @pytest.mark.parametrize("event_type", COMMENT_HANDLERS)
 def test_a_lane_ignores_the_events_of_the_other(event_type: str) -> None:
-    job = Dispatcher(World().needs, RUN_HANDLERS).resolve(record({**CREATED, "eventType": event_type}))
+    job = Dispatcher(HandlerFixture().context, RUN_HANDLERS).resolve(record({**CREATED, "eventType": event_type}))
     assert (job.handler, job.run, job.facts) == ("ignored", None, {})
 
 
@@ -130,12 +130,12 @@ async def test_what_the_work_found_out_joins_the_facts() -> None:
     assert await do(job) == Done(bank=bank(ADA))
     assert job.facts["bank"] == bank(ADA)
 
-    world = World()
-    world.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
-    job = resolve(RUN_STARTED, world=world)
+    fixture = HandlerFixture()
+    fixture.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
+    job = resolve(RUN_STARTED, fixture=fixture)
     outcome = await do(job)
-    assert isinstance(outcome, Done)
-    assert outcome.failed is FailReason.HINDSIGHT
+    assert isinstance(outcome, Degraded)
+    assert outcome.upstream is Upstream.HINDSIGHT
     assert job.facts["error"] == "connection refused"
 
     job = resolve({**CREATED, "payload": {}})
@@ -144,9 +144,9 @@ async def test_what_the_work_found_out_joins_the_facts() -> None:
 
 
 async def test_a_job_can_run_again_after_a_failure() -> None:
-    world = World()
-    world.hindsight.fail("retain", unreachable(Upstream.HINDSIGHT))
-    job = resolve(CREATED, world=world)
+    fixture = HandlerFixture()
+    fixture.hindsight.fail("retain", unreachable(Upstream.HINDSIGHT))
+    job = resolve(CREATED, fixture=fixture)
     with pytest.raises(Exception, match="refused"):
         await do(job)
     assert await do(job) == Done(bank=bank(ADA))
@@ -168,20 +168,19 @@ async def test_a_job_can_run_again_after_a_failure() -> None:
 async def test_headers_say_how_it_came(
     headers: tuple[tuple[str, bytes | None], ...], repair: str, fetched: bool
 ) -> None:
-    world = World()
+    fixture = HandlerFixture()
     comment = COMMENTS[AGENT_COMMENT]
     event = {**CREATED, "payload": {**CREATED["payload"], "comment": comment}}
-    await do(resolve(event, *headers, world=world))
-    assert world.hindsight.called("retain")[0][2] == operation_id(bank(ADA), AGENT_COMMENT, comment["body"], repair)
-    assert world.paperclip is not None
-    assert (world.paperclip.called("comment") != []) is fetched
+    await do(resolve(event, *headers, fixture=fixture))
+    assert fixture.hindsight.called("retain")[0][2] == operation_id(bank(ADA), AGENT_COMMENT, comment["body"], repair)
+    assert (fixture.paperclip.called("comment") != []) is fetched
 
 
 async def test_the_records_timestamp_is_milliseconds() -> None:
-    world = World()
-    late = Dispatcher(world.needs, ALL).resolve(record(RUN_STARTED, at=NOW - 61))
+    fixture = HandlerFixture()
+    late = Dispatcher(fixture.context, ALL).resolve(record(RUN_STARTED, at=NOW - 61))
     assert await do(late) == Skipped(SkipReason.TOO_LATE)
-    fresh = Dispatcher(world.needs, ALL).resolve(record(RUN_STARTED, at=NOW - 59))
+    fresh = Dispatcher(fixture.context, ALL).resolve(record(RUN_STARTED, at=NOW - 59))
     assert await do(fresh) == Done(bank=bank(str(RUN_STARTED["payload"]["agentId"])))
 
 
@@ -202,40 +201,40 @@ async def test_the_recording_played_twice_and_shuffled(seed: int, whole: bool) -
     shuffle = random.Random(seed)  # noqa: S311 - no secret
     events = recording.events() * 2
     shuffle.shuffle(events)
-    world = World()
-    dispatcher = Dispatcher(world.needs, ALL)
+    fixture = HandlerFixture()
+    dispatcher = Dispatcher(fixture.context, ALL)
     for event in events:
         comment_id = event["payload"].get("commentId")
         if whole and comment_id is not None:
             event["payload"]["comment"] = COMMENTS[comment_id]
         await do(dispatcher.resolve(record(event)))
         if shuffle.random() < 0.2:
-            world.hindsight.digest()
-    world.hindsight.digest()
-    assert world.hindsight.documents == expected_documents()
-    assert len(world.hindsight.documents) == 17
-    assert len(world.hindsight.children) == 17
-    for documents in world.hindsight.banks.values():
+            fixture.hindsight.run_workers()
+    fixture.hindsight.run_workers()
+    assert fixture.hindsight.documents == expected_documents()
+    assert len(fixture.hindsight.documents) == 17
+    assert len(fixture.hindsight.children) == 17
+    for documents in fixture.hindsight.banks.values():
         for memory in documents.values():
             assert memory.timestamp == COMMENTS[memory.document_id]["createdAt"]
             assert memory.content == COMMENTS[memory.document_id]["body"]
-    assert world.warnings == []
+    assert fixture.warnings == []
 
 
 @pytest.mark.parametrize("times", [1, 2])
 async def test_the_recording_in_its_order_ends_every_recall(times: int) -> None:
-    world = World()
-    dispatcher = Dispatcher(world.needs, ALL)
+    fixture = HandlerFixture()
+    dispatcher = Dispatcher(fixture.context, ALL)
     for event in recording.events():
         for _ in range(times):
             await do(dispatcher.resolve(record(event)))
-    assert len({run for run, record in world.recalls.log if record}) == 23
-    assert world.recalls.compacted == {}
+    assert len({run for run, record in fixture.recalls.log if record}) == 23
+    assert fixture.recalls.compacted == {}
 
 
 async def test_deleted_in_the_middle_of_the_recording() -> None:
-    world = World()
-    dispatcher = Dispatcher(world.needs, ALL)
+    fixture = HandlerFixture()
+    dispatcher = Dispatcher(fixture.context, ALL)
     created = EVENTS["issue.comment.created", USER_COMMENT]
     bare = {"commentId": USER_COMMENT, "agentId": None}
     for event_type in ("issue.comment.deleted", "issue.comment.cancelled"):
@@ -243,7 +242,7 @@ async def test_deleted_in_the_middle_of_the_recording() -> None:
         gone = record({**created, "eventType": event_type, "payload": bare})
         with contextlib.suppress(NotYet):  # its queued retain is cancelled, and looked after
             await do(dispatcher.resolve(gone))
-        world.now += SETTLED_AFTER + 1
+        fixture.now += CANCEL_SETTLES_AFTER + 1
         assert await do(dispatcher.resolve(gone)) == Done()
-        world.hindsight.digest()
-        assert world.hindsight.documents == {}
+        fixture.hindsight.run_workers()
+        assert fixture.hindsight.documents == {}

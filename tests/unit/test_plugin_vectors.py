@@ -10,21 +10,21 @@ from typing import Any
 import pytest
 
 from consumer.errors import SettingsError, Transient, Upstream
-from consumer.handlers.context import Delivery
+from consumer.handlers.context import DeliveryInfo
 from consumer.handlers.recall import recall
-from consumer.handlers.results import Done, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Degraded, HandlerResult, Skipped, SkipReason
 from consumer.handlers.retain import retain
 from consumer.http.transport import quote_segment
-from consumer.memory.attribution import user_of
-from consumer.memory.banks import bank_of
-from consumer.memory.formatting import as_lines
-from consumer.memory.policy import Rules
+from consumer.memory.attribution import resolve_user
+from consumer.memory.banks import derive_bank_id
+from consumer.memory.formatting import format_memories
+from consumer.memory.policy import MemoryPolicy
 from consumer.settings.model import Settings, load_settings
 from schemas.codec import parse
 from schemas.events import AgentRunStarted, IssueCommentCreated
 from schemas.objects import Issue
 from schemas.recalls import RecallStatus
-from tests.support.fakes import NOW, FakePaperclip, World
+from tests.support.fakes import NOW, HandlerFixture
 
 UNIT = Path(__file__).parent
 VECTORS: dict[str, Any] = json.loads((UNIT / "plugin-vectors.json").read_text(encoding="utf-8"))
@@ -55,23 +55,18 @@ def settings(**fields: Any) -> Settings:
 COMPANY, AGENT, RUN, ISSUE, COMMENT = (full(short) for short in ("co-1", "ag-1", "run-1", "is-1", "cm-1"))
 
 
-def world(rules: Rules | None = None, **issue: Any) -> World:
+def make_fixture(policy: MemoryPolicy | None = None, **issue: Any) -> HandlerFixture:
     """A Paperclip of one run, one issue and one comment."""
-    made = World(rules or settings().rules())
+    fixture = HandlerFixture(policy or settings().memory_policy())
     whole = {"id": ISSUE, "companyId": COMPANY, **issue}
-    paperclip_of(made).issues = {ISSUE: whole}
-    paperclip_of(made).runs = {RUN: {"id": RUN, "contextSnapshot": {"paperclipWake": {"issue": whole}}}}
+    fixture.paperclip.issues = {ISSUE: whole}
+    fixture.paperclip.runs = {RUN: {"id": RUN, "contextSnapshot": {"paperclipWake": {"issue": whole}}}}
     comment = {"id": COMMENT, "companyId": COMPANY, "issueId": ISSUE, "authorType": "user", "body": "Use JWT."}
-    paperclip_of(made).comments = {COMMENT: comment}
-    return made
+    fixture.paperclip.comments = {COMMENT: comment}
+    return fixture
 
 
-def paperclip_of(made: World) -> FakePaperclip:
-    assert made.paperclip is not None
-    return made.paperclip
-
-
-async def start(made: World, **payload: Any) -> Outcome:
+async def start(fixture: HandlerFixture, **payload: Any) -> HandlerResult:
     event = parse(
         {
             "eventId": full("ev-1"),
@@ -81,10 +76,10 @@ async def start(made: World, **payload: Any) -> Outcome:
         }
     )
     assert isinstance(event, AgentRunStarted)
-    return await recall(event, Delivery(NOW), made.needs)
+    return await recall(event, DeliveryInfo(NOW), fixture.context)
 
 
-async def say(made: World, **payload: Any) -> Outcome:
+async def say(fixture: HandlerFixture, **payload: Any) -> HandlerResult:
     event = parse(
         {
             "eventId": full("ev-2"),
@@ -95,7 +90,7 @@ async def say(made: World, **payload: Any) -> Outcome:
         }
     )
     assert isinstance(event, IssueCommentCreated)
-    return await retain(event, Delivery(NOW), made.needs)
+    return await retain(event, DeliveryInfo(NOW), fixture.context)
 
 
 def named(entry: dict[str, Any]) -> str:
@@ -111,51 +106,51 @@ def test_bank(entry: dict[str, Any]) -> None:
         assert raised.value.problems[0].startswith(entry["error"])
         return
     context = {"user": None, **entry["context"]}
-    assert bank_of(settings(**entry["settings"]).rules(), **context) == entry["bank"]
+    assert derive_bank_id(settings(**entry["settings"]).memory_policy(), **context) == entry["bank"]
 
 
 @pytest.mark.parametrize("entry", VECTORS["user"], ids=named)
 def test_user(entry: dict[str, Any]) -> None:
-    assert user_of(Issue.model_validate(entry["issue"]), settings().rules().user_sources) == entry["user"]
+    assert resolve_user(Issue.model_validate(entry["issue"]), settings().memory_policy().user_sources) == entry["user"]
 
 
 @pytest.mark.parametrize("entry", VECTORS["enabled_agent_ids"], ids=named)
 async def test_enabled_agent_ids(entry: dict[str, Any]) -> None:
     entry = widened(entry)
-    rules = settings(enabled_agent_ids=entry["allow"]).rules()
-    made = world(rules, title="T", assigneeAgentId=entry.get("assignee"))
+    policy = settings(enabled_agent_ids=entry["allow"]).memory_policy()
+    fixture = make_fixture(policy, title="T", assigneeAgentId=entry.get("assignee"))
     agent = entry.get("agent")
     if agent is not None:
         skipped = Skipped(SkipReason.AGENT_NOT_ENABLED)
-        assert (await start(made, agentId=agent) != skipped) is entry["recall"]
-        assert (len(made.hindsight.called("recall")) == 1) is entry["recall"]
-    await say(made, agentId=agent)
-    assert (len(made.hindsight.called("retain")) == 1) is entry["retain"]
+        assert (await start(fixture, agentId=agent) != skipped) is entry["recall"]
+        assert (len(fixture.hindsight.called("recall")) == 1) is entry["recall"]
+    await say(fixture, agentId=agent)
+    assert (len(fixture.hindsight.called("retain")) == 1) is entry["retain"]
 
 
 @vector("recall", "query holds title and description; bank is percent-encoded in the path")
 async def test_recall_query(vector: dict[str, Any]) -> None:
-    made = world(**vector["issue"])
-    await start(made)
-    bank, query, *_ = made.hindsight.called("recall")[0]
+    fixture = make_fixture(**vector["issue"])
+    await start(fixture)
+    bank, query, *_ = fixture.hindsight.called("recall")[0]
     assert vector["path_contains"] in quote_segment(bank)
     assert all(part in query for part in vector["query_contains"])
 
 
 @vector("recall", "no issueId: no call")
 async def test_recall_without_issue(vector: dict[str, Any]) -> None:
-    made = world(title="T")
-    assert await start(made, issueId=None, **vector["event"]) == Skipped(SkipReason.NO_ISSUE)
-    assert len(made.hindsight.calls) == vector["calls"]
+    fixture = make_fixture(title="T")
+    assert await start(fixture, issueId=None, **vector["event"]) == Skipped(SkipReason.NO_ISSUE)
+    assert len(fixture.hindsight.calls) == vector["calls"]
 
 
 @vector("recall", "no title and no description: no call, even when a comment woke the run")
 async def test_recall_of_a_blank_issue(vector: dict[str, Any]) -> None:
-    made = world(**vector["issue"])
-    wake = paperclip_of(made).runs[RUN]["contextSnapshot"]["paperclipWake"]
+    fixture = make_fixture(**vector["issue"])
+    wake = fixture.paperclip.runs[RUN]["contextSnapshot"]["paperclipWake"]
     wake["comments"] = [{"id": COMMENT, "body": "Please look."}]
-    assert await start(made) == Skipped(SkipReason.BLANK_ISSUE)
-    assert len(made.hindsight.calls) == vector["calls"]
+    assert await start(fixture) == Skipped(SkipReason.BLANK_ISSUE)
+    assert len(fixture.hindsight.calls) == vector["calls"]
 
 
 @vector(
@@ -164,63 +159,65 @@ async def test_recall_of_a_blank_issue(vector: dict[str, Any]) -> None:
     "user), nothing is raised",
 )
 async def test_recall_when_hindsight_fails(vector: dict[str, Any]) -> None:
-    made = world(settings(bank_granularity=["company", "agent", "user"]).rules(), title="T", creatorEmail="a@e.com")
-    made.hindsight.fail("recall", Transient(f"answered {vector['hindsight_status']}", upstream=Upstream.HINDSIGHT))
-    assert isinstance(await start(made), Done) is not vector["fatal"]
-    record = made.recalls.last
+    fixture = make_fixture(
+        settings(bank_granularity=["company", "agent", "user"]).memory_policy(), title="T", creatorEmail="a@e.com"
+    )
+    fixture.hindsight.fail("recall", Transient(f"answered {vector['hindsight_status']}", upstream=Upstream.HINDSIGHT))
+    assert isinstance(await start(fixture), Degraded) is not vector["fatal"]
+    record = fixture.recalls.last
     assert (record.status, record.memories, record.user_id) == (RecallStatus.FAILED, [], "a@e.com")
     assert record.bank_id == f"paperclip::{COMPANY}::{AGENT}::user::a@e.com"
 
 
 @vector("recall", "budget defaults to mid, max_tokens is 1024")
 async def test_recall_budget(vector: dict[str, Any]) -> None:
-    made = world(title="T")
-    await start(made)
-    _, _, budget, max_tokens = made.hindsight.called("recall")[0]
+    fixture = make_fixture(title="T")
+    await start(fixture)
+    _, _, budget, max_tokens = fixture.hindsight.called("recall")[0]
     assert {"budget": budget, "max_tokens": max_tokens} == vector["body"]
 
 
 @vector("recall", "memories are one '- ' line each")
 def test_recall_text(vector: dict[str, Any]) -> None:
-    assert as_lines(result["text"] for result in vector["results"]) == vector["text"]
+    assert format_memories(result["text"] for result in vector["results"]) == vector["text"]
 
 
 @vector("retain", "full body, commentId as document_id, context paperclip, async")
 async def test_retain_whole(vector: dict[str, Any]) -> None:
     """Context and async are the Hindsight client's to send: its tests pin them."""
-    made = world()
-    await say(made, agentId=AGENT, bodySnippet="Use")
-    _, memory, _ = made.hindsight.called("retain")[0]
+    fixture = make_fixture()
+    await say(fixture, agentId=AGENT, bodySnippet="Use")
+    _, memory, _ = fixture.hindsight.called("retain")[0]
     assert (memory.document_id, memory.content) == (COMMENT, "Use JWT.")
     assert vector["document_id"] == "the commentId"
 
 
 @vector("retain", "no agent author and no assignee: no call")
 async def test_retain_without_agent(vector: dict[str, Any]) -> None:
-    made = world(assigneeAgentId=None)
-    assert await say(made) == Skipped(SkipReason.NO_AGENT)
-    assert len(made.hindsight.calls) == vector["calls"]
+    fixture = make_fixture(assigneeAgentId=None)
+    assert await say(fixture) == Skipped(SkipReason.NO_AGENT)
+    assert len(fixture.hindsight.calls) == vector["calls"]
 
 
 @vector("retain", "auto_retain false: no call")
 async def test_retain_off(vector: dict[str, Any]) -> None:
-    made = world(settings(auto_retain=False).rules())
-    assert await say(made, agentId=AGENT) == Skipped(SkipReason.AUTO_RETAIN_OFF)
-    assert len(made.hindsight.calls) == vector["calls"]
+    fixture = make_fixture(settings(auto_retain=False).memory_policy())
+    assert await say(fixture, agentId=AGENT) == Skipped(SkipReason.AUTO_RETAIN_OFF)
+    assert len(fixture.hindsight.calls) == vector["calls"]
 
 
 @vector("retain", "no commentId: no call")
 async def test_retain_without_comment(vector: dict[str, Any]) -> None:
-    made = world()
-    assert await say(made, agentId=AGENT, commentId=None) == Skipped(SkipReason.NO_COMMENT_ID)
-    assert len(made.hindsight.calls) == vector["calls"]
+    fixture = make_fixture()
+    assert await say(fixture, agentId=AGENT, commentId=None) == Skipped(SkipReason.NO_COMMENT_ID)
+    assert len(fixture.hindsight.calls) == vector["calls"]
 
 
 @vector("retain", "user comment goes to the assignee's bank")
 async def test_retain_of_a_user(vector: dict[str, Any]) -> None:
-    made = world(assigneeAgentId=vector["assignee"])
-    await say(made)
-    assert vector["path_contains"] in quote_segment(made.hindsight.called("retain")[0][0])
+    fixture = make_fixture(assigneeAgentId=vector["assignee"])
+    await say(fixture)
+    assert vector["path_contains"] in quote_segment(fixture.hindsight.called("retain")[0][0])
 
 
 WHOLE_SECTIONS = {"bank", "user", "enabled_agent_ids"}

@@ -11,7 +11,7 @@ from aiokafka.errors import KafkaConnectionError
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.recalls import RecallMap, RecallReader
+from consumer.recalls import RecallCache, RecallReader
 from schemas.codec import encode
 from schemas.recalls import RecallRecord, RecallStatus
 
@@ -19,8 +19,8 @@ NOW = 1_796_034_000.0
 RUN = "b0000000-0000-4000-8000-000000000001"
 
 
-def made(runs: int = 100, size: int = 1_000_000, max_age: float = 3600.0) -> RecallMap:
-    return RecallMap(runs=runs, size=size, max_age=max_age, now=lambda: NOW)
+def made(runs: int = 100, size: int = 1_000_000, max_age: float = 3600.0) -> RecallCache:
+    return RecallCache(runs=runs, size=size, max_age=max_age, now=lambda: NOW)
 
 
 def record(run: str = RUN, *memories: str, at: str = "2026-11-30T10:19:00Z", **more: Any) -> bytes:
@@ -41,7 +41,7 @@ def record(run: str = RUN, *memories: str, at: str = "2026-11-30T10:19:00Z", **m
     )
 
 
-def memories(recalls: RecallMap, run: str = RUN) -> list[str] | None:
+def memories(recalls: RecallCache, run: str = RUN) -> list[str] | None:
     found = recalls.get(run)
     return None if found is None else found.memories
 
@@ -91,7 +91,7 @@ def test_fields_of_a_newer_version_are_taken_along() -> None:
 
 def test_age() -> None:
     now = NOW
-    recalls = RecallMap(runs=10, size=10**6, max_age=3600, now=lambda: now)
+    recalls = RecallCache(runs=10, size=10**6, max_age=3600, now=lambda: now)
     recalls.apply(RUN.encode(), record(RUN, "x", at="2026-11-30T09:20:01"))  # no offset: UTC
     assert memories(recalls) == ["x"]
     now += 2
@@ -171,7 +171,7 @@ class Consumer:
     async def position(self, tp: TopicPartition) -> int:
         return self.positions[tp]
 
-    async def getmany(self, **_: int) -> dict[TopicPartition, list[Any]]:
+    async def getmany(self, *_: TopicPartition, **__: int) -> dict[TopicPartition, list[Any]]:
         if not self.batches:
             self.read_all.set()
             await asyncio.Event().wait()
@@ -207,9 +207,9 @@ async def test_nothing_is_known_until_the_ends_are_reached() -> None:
     seen: list[bool] = []
     take = consumer.getmany
 
-    async def watched(**limits: int) -> dict[TopicPartition, list[Any]]:
+    async def watched(*partitions: TopicPartition, **limits: int) -> dict[TopicPartition, list[Any]]:
         seen.append(reader_of[0].caught_up.is_set())
-        return await take(**limits)
+        return await take(*partitions, **limits)
 
     consumer.getmany = watched  # type: ignore[method-assign]
     reader_of: list[RecallReader] = []
@@ -249,11 +249,11 @@ async def test_what_was_known_is_not_trusted_while_the_topic_is_read_again() -> 
     broken = asyncio.Event()
     take = first.getmany
 
-    async def breaks(**limits: int) -> dict[TopicPartition, list[Any]]:
+    async def breaks(*partitions: TopicPartition, **limits: int) -> dict[TopicPartition, list[Any]]:
         if not first.batches:
             broken.set()
             raise KafkaConnectionError("gone")
-        return await take(**limits)
+        return await take(*partitions, **limits)
 
     first.getmany = breaks  # type: ignore[method-assign]
 
@@ -273,10 +273,10 @@ async def test_new_partitions_are_read_before_anything_is_known_again() -> None:
     seen: list[bool] = []
     take = consumer.getmany
 
-    async def grows(**limits: int) -> dict[TopicPartition, list[Any]]:
+    async def grows(*partitions: TopicPartition, **limits: int) -> dict[TopicPartition, list[Any]]:
         seen.append(reader_of[0].caught_up.is_set())
         now[0] = 2
-        return await take(**limits)
+        return await take(*partitions, **limits)
 
     consumer.getmany = grows  # type: ignore[method-assign]
     reader_of: list[RecallReader] = []

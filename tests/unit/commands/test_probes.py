@@ -5,11 +5,10 @@ from typing import Any
 import pytest
 import structlog
 
+from consumer.commands.check import to_json, to_text
 from consumer.commands.probes import (
     Mark,
     Probe,
-    as_json,
-    as_text,
     log_probes,
     passed,
     probe_all,
@@ -141,7 +140,7 @@ def client(send: Transport) -> HindsightClient:
 
 async def test_all_is_well_in_one_line_each() -> None:
     probes = await probe_all(settings(), Service(), Service(), FINE)
-    assert as_text(probes).splitlines() == [
+    assert to_text(probes).splitlines() == [
         "✓ settings: complete",
         "✓ kafka: localhost:9092 answers",
         "✓ topics: all 2 exist",
@@ -274,7 +273,7 @@ PROBES = [
 
 
 def test_people_read_lines() -> None:
-    assert as_text(PROBES).splitlines() == [
+    assert to_text(PROBES).splitlines() == [
         "✓ settings: complete",
         "✗ kafka: no connection. To do: start it",
         "! topic runs: 2 partitions, not 8. To do: alter it",
@@ -283,7 +282,7 @@ def test_people_read_lines() -> None:
 
 
 def test_scripts_read_json() -> None:
-    assert json.loads(as_json(PROBES)) == {
+    assert json.loads(to_json(PROBES)) == {
         "ok": False,
         "probes": [
             {"name": "settings", "mark": "ok", "text": "complete", "fix": ""},

@@ -5,10 +5,10 @@ from datetime import UTC, datetime
 import pytest
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.exporter.hindsight_source import HindsightWatch, read_backlog, sum_stats
+from consumer.exporter.hindsight_source import HindsightReader, read_backlog, sum_stats
 from consumer.exporter.snapshot import Backlog, OperationStatus, OperationType
-from consumer.handlers.context import Operation
-from consumer.memory.documents import Stats
+from consumer.hindsight.models import Stats
+from consumer.memory.documents import Operation
 from demo.recording import exchange
 from tests.unit.exporter.samples import NOW
 
@@ -31,7 +31,7 @@ def found(backlog: Backlog | None) -> Mapping[tuple[OperationType, OperationStat
 # /metrics
 
 
-def test_the_recorded_metrics_of_an_idle_hindsight() -> None:
+def test_an_idle_hindsights_metrics_give_an_empty_backlog() -> None:
     text = exchange("metrics").reply
     assert isinstance(text, str)
     backlog = read_backlog(text)
@@ -41,12 +41,12 @@ def test_the_recorded_metrics_of_an_idle_hindsight() -> None:
     assert len(backlog.operations) == 9 * 3, "an empty queue shows as zeros, for every type and status"
 
 
-def test_metrics_without_the_backlog_are_no_answer() -> None:
+def test_metrics_without_a_backlog_give_none() -> None:
     assert read_backlog("") is None
     assert read_backlog('hindsight_http_requests_total{status="200"} 5.0\n') is None
 
 
-def test_a_queue_by_type_and_status() -> None:
+def test_operations_are_counted_by_type_and_status() -> None:
     text = operations(
         'operation_type="retain",status="pending",tenant="public"} 7.0',
         'operation_type="retain",status="failed",tenant="public"} 1.0',
@@ -56,7 +56,7 @@ def test_a_queue_by_type_and_status() -> None:
     assert found(read_backlog(text)) == {(RETAIN, PENDING): 7, (RETAIN, FAILED): 1, (OTHER, PROCESSING): 2}
 
 
-def test_processes_of_one_hindsight_count_once_and_tenants_each() -> None:
+def test_counts_take_the_maximum_over_processes_and_the_sum_over_tenants() -> None:
     text = operations(
         'operation_type="retain",status="pending",tenant="a",api_worker="0"} 7.0',
         'operation_type="retain",status="pending",tenant="a",api_worker="1"} 8.0',
@@ -65,7 +65,7 @@ def test_processes_of_one_hindsight_count_once_and_tenants_each() -> None:
     assert found(read_backlog(text)) == {(RETAIN, PENDING): 13}
 
 
-def test_consolidation_of_banks_is_summed() -> None:
+def test_consolidation_backlogs_of_banks_are_summed() -> None:
     text = (
         'hindsight_consolidation_backlog{tenant="t",bank_id="x"} 3.0\n'
         'hindsight_consolidation_backlog{tenant="t",bank_id="y"} 4.0\n'
@@ -90,7 +90,7 @@ def stats(**counts: int) -> Stats:
     )
 
 
-def test_stats_are_summed() -> None:
+def test_stats_of_banks_are_summed() -> None:
     backlog = sum_stats([stats(pending=2, waiting=3), stats(pending=1, processing=4, failed=5, stranded=6)])
     every = OperationType.ALL
     assert backlog.operations == {(every, PENDING): 3, (every, PROCESSING): 4, (every, FAILED): 5}
@@ -98,7 +98,7 @@ def test_stats_are_summed() -> None:
     assert backlog.total(PENDING, PROCESSING) == 7
 
 
-def test_stats_of_an_older_hindsight_have_no_counts_by_status() -> None:
+def test_stats_of_an_older_hindsight_without_counts_by_status_are_read() -> None:
     old = Stats(pending_operations=2, failed_operations=3, pending_consolidation=0)
     assert found(sum_stats([old])) == {(OperationType.ALL, PENDING): 2, (OperationType.ALL, FAILED): 3}
 
@@ -137,14 +137,14 @@ def at(seconds: float) -> str:
     return datetime.fromtimestamp(NOW - seconds, UTC).isoformat()
 
 
-async def test_an_idle_hindsight_is_asked_nothing_of_its_banks() -> None:
+async def test_an_idle_hindsights_banks_are_not_asked() -> None:
     hindsight = FakeHindsight()
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    seen = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
     assert (seen.origin, seen.oldest_pending, seen.banks_known, seen.banks_observed) == ("/metrics", 0.0, 3, 2)
     assert hindsight.asked == []
 
 
-async def test_the_oldest_operation_of_the_observed_banks_pending_or_stuck_in_processing() -> None:
+async def test_the_oldest_unfinished_operation_of_the_observed_banks_gives_the_age() -> None:
     made: dict[tuple[str, str], str | None] = {
         ("a", "pending"): at(5),
         ("b", "pending"): at(7),
@@ -152,26 +152,26 @@ async def test_the_oldest_operation_of_the_observed_banks_pending_or_stuck_in_pr
         ("c", "pending"): at(99_999),
     }
     hindsight = FakeHindsight(operations('operation_type="retain",status="processing"} 1.0'), made=made)
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    seen = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
     assert seen.oldest_pending == pytest.approx(9000)
     assert "c" not in hindsight.asked
 
 
-async def test_an_operation_that_tells_no_time_has_no_age() -> None:
+async def test_an_operation_without_a_time_has_age_zero() -> None:
     hindsight = FakeHindsight(
         operations('operation_type="retain",status="pending"} 1.0'),
         made={("a", "pending"): None, ("b", "pending"): at(3)[:19]},
     )
-    assert (await HindsightWatch(hindsight, 3, now=lambda: NOW).look()).oldest_pending == pytest.approx(3)
+    assert (await HindsightReader(hindsight, 3, now=lambda: NOW).read()).oldest_pending == pytest.approx(3)
 
 
-async def test_without_the_backlog_in_metrics_stats_of_the_observed_banks_are_the_source() -> None:
+async def test_without_a_backlog_in_metrics_the_stats_of_the_observed_banks_are_used() -> None:
     hindsight = FakeHindsight(
         "",
         by_bank={"a": stats(pending=3, waiting=2), "b": stats(failed=1), "c": stats(pending=50)},
         made={("a", "pending"): at(42)},
     )
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
+    seen = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
     assert seen.origin == "/stats"
     assert found(seen.backlog) == {(OperationType.ALL, PENDING): 3, (OperationType.ALL, FAILED): 1}
     assert seen.backlog.consolidation == 2
@@ -180,6 +180,6 @@ async def test_without_the_backlog_in_metrics_stats_of_the_observed_banks_are_th
     assert (seen.banks_known, seen.banks_observed) == (3, 2)
 
 
-async def test_a_hindsight_that_does_not_answer_is_an_error() -> None:
+async def test_an_unavailable_hindsight_raises() -> None:
     with pytest.raises(UpstreamDown):
-        await HindsightWatch(FakeHindsight(down=True), 2).look()
+        await HindsightReader(FakeHindsight(down=True), 2).read()

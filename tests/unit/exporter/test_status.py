@@ -6,7 +6,7 @@ from rich.console import Console
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.exporter.lag import Lag
-from consumer.exporter.snapshot import HindsightSeen, KafkaSeen
+from consumer.exporter.snapshot import HindsightSnapshot, KafkaSnapshot
 from consumer.exporter.status import SHOWN, Letters, Status, as_json, as_screen, take
 from consumer.stream.records import Partition
 from consumer.stream.source import committed_at
@@ -85,10 +85,10 @@ def test_json_holds_everything() -> None:
 
 
 async def test_a_silent_source_is_named_and_hides_no_other() -> None:
-    async def kafka() -> KafkaSeen:
+    async def kafka() -> KafkaSnapshot:
         raise UpstreamDown("Kafka at x:9092: refused", upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)
 
-    async def hindsight() -> HindsightSeen:
+    async def hindsight() -> HindsightSnapshot:
         return HINDSIGHT
 
     async def letters() -> Letters:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from consumer.handlers.context import Delivery
+from consumer.handlers.context import DeliveryInfo
 from demo import recording
 from schemas.codec import parse
 from schemas.events import AgentRunStarted, IssueCommentCreated, IssueCommentDeleted
@@ -26,8 +26,8 @@ AGENT_COMMENT = "24bbb026-156a-48f2-a5a0-29ed55232d44"
 DELETED_COMMENT = "5c52b530-019b-4373-89eb-f0c76fd786d2"
 UNKNOWN = "0f0f0f0f-0000-4000-8000-0000000000ff"
 
-FRESH = Delivery(timestamp=NOW)
-REPLAYED = Delivery(timestamp=NOW, replayed=True)
+FRESH = DeliveryInfo(timestamp=NOW)
+REPLAYED = DeliveryInfo(timestamp=NOW, replayed=True)
 
 
 def bank(agent: str, user: str = "") -> str:

@@ -2,24 +2,19 @@
 
 import pytest
 
-from consumer.handlers.context import Memory
 from consumer.handlers.results import Done, Skipped, SkipReason
 from consumer.handlers.retain import retain
+from consumer.memory.documents import Memory
 from demo import recording
 from schemas.codec import parse
 from schemas.events import IssueCommentCreated
-from tests.support.fakes import FakePaperclip, World
+from tests.support.fakes import HandlerFixture
 from tests.unit.handlers.samples import ADA, DELETED_COMMENT, FRESH, bank, created
 
 
-def paperclip_of(world: World) -> FakePaperclip:
-    assert world.paperclip is not None
-    return world.paperclip
-
-
-def stored(world: World) -> Memory:
+def stored(fixture: HandlerFixture) -> Memory:
     """The one memory whose retain was asked for."""
-    ((_, memory, _),) = world.hindsight.called("retain")
+    ((_, memory, _),) = fixture.hindsight.called("retain")
     assert isinstance(memory, Memory)
     return memory
 
@@ -40,35 +35,35 @@ def test_every_made_file_is_a_case() -> None:
 
 @pytest.mark.parametrize("name", MADE)
 async def test_made(name: str) -> None:
-    made, world = recording.made(name), World()
+    made, fixture = recording.made(name), HandlerFixture()
     if name == "comment-gone-404":
         event = parse(made.value["event"])
-        del paperclip_of(world).comments[made.value["event"]["payload"]["commentId"]]
+        del fixture.paperclip.comments[made.value["event"]["payload"]["commentId"]]
     elif name.startswith("comment-"):
         event = created(made.value["id"], agentId=None)
-        paperclip_of(world).comments[made.value["id"]] = made.value
+        fixture.paperclip.comments[made.value["id"]] = made.value
     else:
-        world.paperclip = None
+        fixture.has_paperclip = False
         event = parse({**made.value, "payload": {**made.value["payload"], "agentId": ADA}})
     assert isinstance(event, IssueCommentCreated)
-    assert await retain(event, FRESH, world.needs) == MADE[name]
+    assert await retain(event, FRESH, fixture.context) == MADE[name]
     if name == "comment-derived-author":
-        assert stored(world).metadata["runId"] == made.value["derivedCreatedByRunId"]
-        assert paperclip_of(world).called("issue") == []
+        assert stored(fixture).metadata["runId"] == made.value["derivedCreatedByRunId"]
+        assert fixture.paperclip.called("issue") == []
     if name == "event-half-emoji-snippet":
-        assert stored(world).content == made.value["payload"]["bodySnippet"].replace("\ud83c", "")
-        assert stored(world).metadata["truncated"] == "true"
+        assert stored(fixture).content == made.value["payload"]["bodySnippet"].replace("\ud83c", "")
+        assert stored(fixture).metadata["truncated"] == "true"
 
 
 async def test_a_relay_stop_is_looked_at_where_there_is_a_paperclip_api() -> None:
     """Its event has no body, no agent and the system as its actor; the comment itself says who wrote it."""
-    world = World()
+    fixture = HandlerFixture()
     event = parse(recording.made("event-relay-stop").value)
     assert isinstance(event, IssueCommentCreated)
-    assert await retain(event, FRESH, world.needs) == Done(bank=bank(ADA))
+    assert await retain(event, FRESH, fixture.context) == Done(bank=bank(ADA))
 
 
 async def test_the_recorded_tombstone_stores_nothing() -> None:
-    world = World()
-    assert await retain(created(DELETED_COMMENT), FRESH, world.needs) == Done()
-    assert world.hindsight.called("retain") == []
+    fixture = HandlerFixture()
+    assert await retain(created(DELETED_COMMENT), FRESH, fixture.context) == Done()
+    assert fixture.hindsight.called("retain") == []

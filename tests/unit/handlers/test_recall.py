@@ -5,14 +5,15 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.context import Delivery, Memory
+from consumer.handlers.context import DeliveryInfo
 from consumer.handlers.recall import recall
-from consumer.handlers.results import Done, FailReason, Outcome, Skipped, SkipReason
+from consumer.handlers.results import Degraded, Done, HandlerResult, Skipped, SkipReason
+from consumer.memory.documents import Memory
 from consumer.memory.operation_ids import operation_id
-from consumer.memory.policy import BankPart, RecallBudget, Rules, UserSource
+from consumer.memory.policy import BankPart, MemoryPolicy, RecallBudget, UserSource
 from demo import recording
 from schemas.recalls import RecallStatus
-from tests.support.fakes import NOW, FakePaperclip, World, rejected, unreachable
+from tests.support.fakes import NOW, HandlerFixture, rejected, unreachable
 from tests.unit.handlers.samples import BEN, COMPANY, FRESH, MANUAL_RUN, RUN, UNKNOWN, WOKEN_RUN, bank, started
 
 WITH_USER = (BankPart.COMPANY, BankPart.AGENT, BankPart.USER)
@@ -22,8 +23,8 @@ AGENT, ISSUE = str(EVENT.payload.agent_id), str(EVENT.payload.issue_id)
 QUERY = "Measure login latency\np95 from the edge, per region."
 
 
-async def do(world: World, run_id: str = RUN, **payload: Any) -> Outcome:
-    return await recall(started(run_id, **payload), FRESH, world.needs)
+async def do(fixture: HandlerFixture, run_id: str = RUN, **payload: Any) -> HandlerResult:
+    return await recall(started(run_id, **payload), FRESH, fixture.context)
 
 
 def a_run(run_id: str = RUN, **wake: Any) -> dict[str, Any]:
@@ -33,17 +34,12 @@ def a_run(run_id: str = RUN, **wake: Any) -> dict[str, Any]:
     return whole
 
 
-def paperclip_of(world: World) -> FakePaperclip:
-    assert world.paperclip is not None
-    return world.paperclip
-
-
 async def test_one_request_one_recall_one_record() -> None:
-    world = World()
-    assert await do(world) == Done(bank=bank(AGENT))
-    assert paperclip_of(world).calls == [("run", RUN)]
-    assert world.hindsight.calls == [("recall", bank(AGENT), QUERY, RecallBudget.MID, 1024)]
-    assert world.recalls.last.model_dump() == {
+    fixture = HandlerFixture()
+    assert await do(fixture) == Done(bank=bank(AGENT))
+    assert fixture.paperclip.calls == [("run", RUN)]
+    assert fixture.hindsight.calls == [("recall", bank(AGENT), QUERY, RecallBudget.MID, 1024)]
+    assert fixture.recalls.last.model_dump() == {
         "run_id": RUN,
         "company_id": COMPANY,
         "agent_id": AGENT,
@@ -58,63 +54,63 @@ async def test_one_request_one_recall_one_record() -> None:
 
 
 async def test_memories_are_published_and_the_last_record_of_a_run_wins() -> None:
-    world = World()
-    await do(world)
+    fixture = HandlerFixture()
+    await do(fixture)
     memory = Memory(UNKNOWN, "Latency is measured at the edge.", None, {})
-    await world.hindsight.retain(bank(AGENT), memory, operation_id(bank(AGENT), UNKNOWN, memory.content, ""))
-    world.hindsight.digest()
+    await fixture.hindsight.retain(bank(AGENT), memory, operation_id(bank(AGENT), UNKNOWN, memory.content, ""))
+    fixture.hindsight.run_workers()
     for _ in range(2):
-        await do(world)
-    assert list(world.recalls.compacted) == [RUN]
-    assert world.recalls.compacted[RUN].status is RecallStatus.RECALLED
-    assert world.recalls.compacted[RUN].memories == [memory.content]
+        await do(fixture)
+    assert list(fixture.recalls.compacted) == [RUN]
+    assert fixture.recalls.compacted[RUN].status is RecallStatus.RECALLED
+    assert fixture.recalls.compacted[RUN].memories == [memory.content]
 
 
 async def test_the_budget_is_a_setting() -> None:
-    world = World(Rules(recall_budget=RecallBudget.HIGH))
-    await do(world)
-    assert world.hindsight.called("recall")[0][2:] == (RecallBudget.HIGH, 1024)
+    fixture = HandlerFixture(MemoryPolicy(recall_budget=RecallBudget.HIGH))
+    await do(fixture)
+    assert fixture.hindsight.called("recall")[0][2:] == (RecallBudget.HIGH, 1024)
 
 
 @pytest.mark.parametrize(
-    ("rules", "payload", "reason"),
+    ("policy", "payload", "reason"),
     [
-        (Rules(), {"agentId": None}, SkipReason.NO_AGENT),
-        (Rules(enabled_agents=frozenset({BEN})), {}, SkipReason.AGENT_NOT_ENABLED),
-        (Rules(), {"issueId": None}, SkipReason.NO_ISSUE),
+        (MemoryPolicy(), {"agentId": None}, SkipReason.NO_AGENT),
+        (MemoryPolicy(enabled_agents=frozenset({BEN})), {}, SkipReason.AGENT_NOT_ENABLED),
+        (MemoryPolicy(), {"issueId": None}, SkipReason.NO_ISSUE),
     ],
 )
-async def test_gates(rules: Rules, payload: dict[str, Any], reason: SkipReason) -> None:
-    world = World(rules)
-    assert await do(world, **payload) == Skipped(reason)
-    assert (paperclip_of(world).calls, world.hindsight.calls, world.recalls.log) == ([], [], [])
+async def test_gates(policy: MemoryPolicy, payload: dict[str, Any], reason: SkipReason) -> None:
+    fixture = HandlerFixture(policy)
+    assert await do(fixture, **payload) == Skipped(reason)
+    assert (fixture.paperclip.calls, fixture.hindsight.calls, fixture.recalls.log) == ([], [], [])
 
 
 async def test_a_manual_run_has_no_issue() -> None:
-    assert await do(World(), MANUAL_RUN) == Skipped(SkipReason.NO_ISSUE)
+    assert await do(HandlerFixture(), MANUAL_RUN) == Skipped(SkipReason.NO_ISSUE)
 
 
 @pytest.mark.parametrize(("age", "late"), [(0, False), (60, False), (60.1, True), (-5, False)])
 async def test_deadline(age: float, late: bool) -> None:
-    world = World()
-    outcome = await recall(EVENT, Delivery(timestamp=NOW - age), world.needs)
+    fixture = HandlerFixture()
+    outcome = await recall(EVENT, DeliveryInfo(timestamp=NOW - age), fixture.context)
     assert (outcome == Skipped(SkipReason.TOO_LATE)) is late
-    assert (not world.recalls.log) is late
+    assert (not fixture.recalls.log) is late
 
 
 async def test_comments_that_woke_the_run_are_in_the_query() -> None:
-    world = World()
-    await do(world, WOKEN_RUN)
-    query = world.recalls.last.query
+    fixture = HandlerFixture()
+    await do(fixture, WOKEN_RUN)
+    query = fixture.recalls.last.query
     assert query == "Write the release notes\nCollect what changed since 2.3.\nMention the token expiry."
 
 
 async def test_quarantined_comments_are_not() -> None:
-    world = World()
+    fixture = HandlerFixture()
     quarantined = recording.made("comment-quarantined").value
-    paperclip_of(world).runs[RUN] = a_run(comments=[quarantined, {"id": UNKNOWN, "body": "Trusted."}])
-    await do(world)
-    assert world.recalls.last.query == f"{QUERY}\nTrusted."
+    fixture.paperclip.runs[RUN] = a_run(comments=[quarantined, {"id": UNKNOWN, "body": "Trusted."}])
+    await do(fixture)
+    assert fixture.recalls.last.query == f"{QUERY}\nTrusted."
 
 
 @pytest.mark.parametrize(
@@ -128,83 +124,83 @@ async def test_quarantined_comments_are_not() -> None:
 async def test_nothing_to_ask_for_is_no_call(
     title: str, description: str | None, comments: list[dict[str, str]], reason: SkipReason
 ) -> None:
-    world = World()
-    paperclip_of(world).runs[RUN] = a_run(issue={"title": title, "description": description}, comments=comments)
-    assert await do(world) == Skipped(reason)
-    assert (world.hindsight.calls, world.recalls.log) == ([], [])
+    fixture = HandlerFixture()
+    fixture.paperclip.runs[RUN] = a_run(issue={"title": title, "description": description}, comments=comments)
+    assert await do(fixture) == Skipped(reason)
+    assert (fixture.hindsight.calls, fixture.recalls.log) == ([], [])
 
 
 async def test_what_the_event_carries_is_not_fetched() -> None:
-    world = World()
-    await do(world, run=a_run())
-    await do(world, run=a_run(), issue={"id": ISSUE, "title": "Carried"})
-    assert paperclip_of(world).calls == []
-    assert [call[1] for call in world.hindsight.called("recall")] == [QUERY, "Carried"]
+    fixture = HandlerFixture()
+    await do(fixture, run=a_run())
+    await do(fixture, run=a_run(), issue={"id": ISSUE, "title": "Carried"})
+    assert fixture.paperclip.calls == []
+    assert [call[1] for call in fixture.hindsight.called("recall")] == [QUERY, "Carried"]
 
 
 async def test_an_issue_in_the_event_still_needs_the_runs_comments() -> None:
-    world = World()
-    paperclip_of(world).runs[RUN] = a_run(comments=[{"body": "Woken."}])
-    await do(world, issue={"id": ISSUE, "title": "Carried"})
-    assert paperclip_of(world).calls == [("run", RUN)]
-    assert world.recalls.last.query == "Carried\nWoken."
+    fixture = HandlerFixture()
+    fixture.paperclip.runs[RUN] = a_run(comments=[{"body": "Woken."}])
+    await do(fixture, issue={"id": ISSUE, "title": "Carried"})
+    assert fixture.paperclip.calls == [("run", RUN)]
+    assert fixture.recalls.last.query == "Carried\nWoken."
 
 
 async def test_a_run_or_an_issue_of_another_id_is_not_believed() -> None:
-    world = World()
-    await do(world, run=a_run(WOKEN_RUN), issue={"id": UNKNOWN, "title": "Another"})
-    assert paperclip_of(world).calls == [("run", RUN)]
-    assert world.recalls.last.query == QUERY
+    fixture = HandlerFixture()
+    await do(fixture, run=a_run(WOKEN_RUN), issue={"id": UNKNOWN, "title": "Another"})
+    assert fixture.paperclip.calls == [("run", RUN)]
+    assert fixture.recalls.last.query == QUERY
 
 
 async def test_what_woke_the_run_for_another_issue_is_not_believed() -> None:
-    world = World(Rules(granularity=WITH_USER))
+    fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER))
     other = {"id": UNKNOWN, "title": "Another", "creatorEmail": "another@example.org"}
     wake = {"issue": other, "comments": [{"body": "Said there."}]}
-    assert await do(world, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}}) == Done(bank=bank(AGENT))
-    assert world.recalls.last.query == QUERY
-    del paperclip_of(world).issues[ISSUE]
-    gone = await do(world, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}})
+    assert await do(fixture, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}}) == Done(bank=bank(AGENT))
+    assert fixture.recalls.last.query == QUERY
+    del fixture.paperclip.issues[ISSUE]
+    gone = await do(fixture, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}})
     assert gone == Skipped(SkipReason.BLANK_ISSUE)
 
 
 async def test_without_a_wake_the_issue_is_asked() -> None:
-    world = World()
-    del paperclip_of(world).runs[RUN]
-    await do(world)
-    await do(world, run={"id": RUN, "contextSnapshot": {"wakeSource": "on_demand"}})
-    await do(world, run={"id": RUN})
-    assert paperclip_of(world).calls == [("run", RUN), ("issue", ISSUE), ("issue", ISSUE), ("issue", ISSUE)]
-    assert [record.query for _, record in world.recalls.log if record] == [QUERY] * 3
+    fixture = HandlerFixture()
+    del fixture.paperclip.runs[RUN]
+    await do(fixture)
+    await do(fixture, run={"id": RUN, "contextSnapshot": {"wakeSource": "on_demand"}})
+    await do(fixture, run={"id": RUN})
+    assert fixture.paperclip.calls == [("run", RUN), ("issue", ISSUE), ("issue", ISSUE), ("issue", ISSUE)]
+    assert [record.query for _, record in fixture.recalls.log if record] == [QUERY] * 3
 
 
 async def test_run_and_issue_both_gone() -> None:
-    world = World()
-    del paperclip_of(world).runs[RUN], paperclip_of(world).issues[ISSUE]
-    assert await do(world) == Skipped(SkipReason.BLANK_ISSUE)
+    fixture = HandlerFixture()
+    del fixture.paperclip.runs[RUN], fixture.paperclip.issues[ISSUE]
+    assert await do(fixture) == Skipped(SkipReason.BLANK_ISSUE)
 
 
 async def test_a_user_is_looked_up_where_banks_have_one() -> None:
-    world = World(Rules(granularity=WITH_USER, user_sources=BY_CREATOR))
-    assert await do(world) == Done(bank=bank(AGENT, "local-board"))
-    assert paperclip_of(world).calls == [("run", RUN), ("issue", ISSUE)]
-    assert world.recalls.last.user_id == "local-board"
+    fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER, user_sources=BY_CREATOR))
+    assert await do(fixture) == Done(bank=bank(AGENT, "local-board"))
+    assert fixture.paperclip.calls == [("run", RUN), ("issue", ISSUE)]
+    assert fixture.recalls.last.user_id == "local-board"
 
 
 async def test_no_user_leaves_the_part_out_or_skips() -> None:
-    for rules, outcome in [
-        (Rules(granularity=WITH_USER), Done(bank=bank(AGENT))),
-        (Rules(granularity=WITH_USER, user_required=True), Skipped(SkipReason.NO_USER)),
-        (Rules(granularity=(BankPart.USER,)), Skipped(SkipReason.NO_USER)),
-        (Rules(user_required=True), Done(bank=bank(AGENT))),
+    for policy, outcome in [
+        (MemoryPolicy(granularity=WITH_USER), Done(bank=bank(AGENT))),
+        (MemoryPolicy(granularity=WITH_USER, user_required=True), Skipped(SkipReason.NO_USER)),
+        (MemoryPolicy(granularity=(BankPart.USER,)), Skipped(SkipReason.NO_USER)),
+        (MemoryPolicy(user_required=True), Done(bank=bank(AGENT))),
     ]:
-        assert await do(World(rules)) == outcome
+        assert await do(HandlerFixture(policy)) == outcome
 
 
 async def test_an_issue_that_is_gone_has_no_user() -> None:
-    world = World(Rules(granularity=WITH_USER, user_sources=BY_CREATOR))
-    del paperclip_of(world).issues[ISSUE]
-    assert await do(world) == Done(bank=bank(AGENT))
+    fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER, user_sources=BY_CREATOR))
+    del fixture.paperclip.issues[ISSUE]
+    assert await do(fixture) == Done(bank=bank(AGENT))
 
 
 FAILURES: list[HandlingError] = [
@@ -216,77 +212,79 @@ FAILURES: list[HandlingError] = [
 
 @pytest.mark.parametrize("error", FAILURES, ids=str)
 async def test_a_failure_of_hindsight_is_a_record_and_no_exception(error: HandlingError) -> None:
-    world = World(Rules(granularity=WITH_USER, user_sources=BY_CREATOR))
-    world.hindsight.fail("recall", error)
-    outcome = await do(world)
-    assert outcome == Done(failed=FailReason.HINDSIGHT, error=str(error), bank=bank(AGENT, "local-board"))
-    record = world.recalls.last
+    fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER, user_sources=BY_CREATOR))
+    fixture.hindsight.fail("recall", error)
+    outcome = await do(fixture)
+    assert outcome == Degraded(Upstream.HINDSIGHT, str(error), bank(AGENT, "local-board"))
+    record = fixture.recalls.last
     assert (record.status, record.memories, record.query) == (RecallStatus.FAILED, [], QUERY)
     assert (record.bank_id, record.user_id) == (bank(AGENT, "local-board"), "local-board")
-    assert len(world.hindsight.calls) == 1
+    assert len(fixture.hindsight.calls) == 1
 
 
-@pytest.mark.parametrize(("rules", "known"), [(Rules(), bank(AGENT)), (Rules(granularity=WITH_USER), None)])
-async def test_a_failure_of_paperclip_too_and_never_names_a_wider_bank(rules: Rules, known: str | None) -> None:
-    world = World(rules)
-    paperclip_of(world).fail("run", unreachable(Upstream.PAPERCLIP))
-    assert await do(world) == Done(failed=FailReason.PAPERCLIP, error="connection refused", bank=known)
-    record = world.recalls.last
+@pytest.mark.parametrize(
+    ("policy", "known"), [(MemoryPolicy(), bank(AGENT)), (MemoryPolicy(granularity=WITH_USER), None)]
+)
+async def test_a_failure_of_paperclip_too_and_never_names_a_wider_bank(policy: MemoryPolicy, known: str | None) -> None:
+    fixture = HandlerFixture(policy)
+    fixture.paperclip.fail("run", unreachable(Upstream.PAPERCLIP))
+    assert await do(fixture) == Degraded(Upstream.PAPERCLIP, "connection refused", known)
+    record = fixture.recalls.last
     assert (record.status, record.bank_id, record.user_id) == (RecallStatus.FAILED, known, None)
-    assert world.hindsight.calls == []
+    assert fixture.hindsight.calls == []
 
 
 async def test_a_query_that_is_refused_is_halved_once() -> None:
-    world = World()
-    world.hindsight.fail("recall", rejected(400))
-    assert await do(world) == Done(bank=bank(AGENT))
-    assert [call[1] for call in world.hindsight.called("recall")] == [QUERY, QUERY[: len(QUERY) // 2]]
-    assert world.recalls.last.query == QUERY
+    fixture = HandlerFixture()
+    fixture.hindsight.fail("recall", rejected(400))
+    assert await do(fixture) == Done(bank=bank(AGENT))
+    assert [call[1] for call in fixture.hindsight.called("recall")] == [QUERY, QUERY[: len(QUERY) // 2]]
+    assert fixture.recalls.last.query == QUERY
 
-    world.hindsight.fail("recall", rejected(400), rejected(400))
-    assert await do(world) == Done(failed=FailReason.HINDSIGHT, error="answered 400", bank=bank(AGENT))
-    assert len(world.hindsight.called("recall")) == 4
+    fixture.hindsight.fail("recall", rejected(400), rejected(400))
+    assert await do(fixture) == Degraded(Upstream.HINDSIGHT, "answered 400", bank(AGENT))
+    assert len(fixture.hindsight.called("recall")) == 4
 
 
 async def test_half_a_query_without_a_word_is_not_asked() -> None:
-    world = World()
-    world.hindsight.fail("recall", rejected(400))
-    outcome = await do(world, run=a_run(issue={"title": "🎉🎉🎉 go"}))
-    assert isinstance(outcome, Done)
-    assert outcome.failed is FailReason.HINDSIGHT
-    assert len(world.hindsight.calls) == 1
+    fixture = HandlerFixture()
+    fixture.hindsight.fail("recall", rejected(400))
+    outcome = await do(fixture, run=a_run(issue={"title": "🎉🎉🎉 go"}))
+    assert isinstance(outcome, Degraded)
+    assert outcome.upstream is Upstream.HINDSIGHT
+    assert len(fixture.hindsight.calls) == 1
 
 
 async def test_kafka_down_is_raised() -> None:
-    world = World()
-    world.recalls.down = True
+    fixture = HandlerFixture()
+    fixture.recalls.down = True
     with pytest.raises(UpstreamDown) as raised:
-        await do(world)
+        await do(fixture)
     assert raised.value.upstream is Upstream.KAFKA
 
 
 async def test_what_is_no_answer_of_an_upstream_is_raised() -> None:
-    world = World()
-    world.hindsight.fail("recall", ZeroDivisionError())
+    fixture = HandlerFixture()
+    fixture.hindsight.fail("recall", ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
-        await do(world)
-    assert world.recalls.log == []
+        await do(fixture)
+    assert fixture.recalls.log == []
 
 
 async def test_without_a_paperclip_api_the_event_must_carry_what_is_needed() -> None:
-    world = World(paperclip=None)
-    assert await do(world, run=a_run()) == Done(bank=bank(AGENT))
-    assert await do(world, issue={"id": ISSUE, "title": "Carried"}) == Done(bank=bank(AGENT))
-    assert world.warnings == []
-    assert await do(world) == Skipped(SkipReason.BLANK_ISSUE)
-    assert len(world.warnings) == 1
+    fixture = HandlerFixture(has_paperclip=False)
+    assert await do(fixture, run=a_run()) == Done(bank=bank(AGENT))
+    assert await do(fixture, issue={"id": ISSUE, "title": "Carried"}) == Done(bank=bank(AGENT))
+    assert fixture.warnings == []
+    assert await do(fixture) == Skipped(SkipReason.BLANK_ISSUE)
+    assert len(fixture.warnings) == 1
 
 
 @pytest.mark.parametrize("run_id", [run["id"] for run in recording.runs()])
 async def test_every_recorded_start(run_id: str) -> None:
-    world = World()
+    fixture = HandlerFixture()
     event = started(run_id)
-    outcome = await recall(event, FRESH, world.needs)
+    outcome = await recall(event, FRESH, fixture.context)
     if event.payload.issue_id is None:
         assert outcome == Skipped(SkipReason.NO_ISSUE)
     else:

@@ -11,30 +11,30 @@ from consumer.handlers.run_end import run_end
 from demo import recording
 from schemas.codec import parse
 from schemas.events import RunEnd
-from tests.support.fakes import World
+from tests.support.fakes import HandlerFixture
 from tests.unit.handlers.samples import FRESH, RUN, started
 
 ENDS = [event for event in map(parse, recording.events()) if isinstance(event, get_args(RunEnd))]
 
 
 async def test_every_recorded_end_is_a_tombstone() -> None:
-    world = World()
+    fixture = HandlerFixture()
     for event in ENDS:
-        assert await run_end(event, FRESH, world.needs) == Done()
-    assert world.recalls.log == [(event.payload.run_id, None) for event in ENDS]
+        assert await run_end(event, FRESH, fixture.context) == Done()
+    assert fixture.recalls.log == [(event.payload.run_id, None) for event in ENDS]
     assert {event.event_type for event in ENDS} == {"agent.run.finished", "agent.run.failed", "agent.run.cancelled"}
 
 
 async def test_it_ends_what_the_start_published() -> None:
-    world = World()
-    await recall(started(), FRESH, world.needs)
-    assert RUN in world.recalls.compacted
-    await run_end(next(event for event in ENDS if event.payload.run_id == RUN), FRESH, world.needs)
-    assert RUN not in world.recalls.compacted
+    fixture = HandlerFixture()
+    await recall(started(), FRESH, fixture.context)
+    assert RUN in fixture.recalls.compacted
+    await run_end(next(event for event in ENDS if event.payload.run_id == RUN), FRESH, fixture.context)
+    assert RUN not in fixture.recalls.compacted
 
 
 async def test_kafka_down_is_raised() -> None:
-    world = World()
-    world.recalls.down = True
+    fixture = HandlerFixture()
+    fixture.recalls.down = True
     with pytest.raises(UpstreamDown):
-        await run_end(ENDS[0], FRESH, world.needs)
+        await run_end(ENDS[0], FRESH, fixture.context)

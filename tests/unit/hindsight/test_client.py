@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.context import Memory, Operation
 from consumer.hindsight.client import HindsightClient, HindsightOperation
 from consumer.http.transport import ConnectError, RequestTimeout, Response, TransportError
+from consumer.memory.documents import Memory, Operation
 from consumer.memory.policy import RecallBudget
 from demo.recording import Exchange, exchange
 from tests.unit.http.scripted import Scripted, answer

@@ -4,12 +4,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.memory.attribution import author_of, user_of
-from consumer.memory.policy import Rules, UserSource
+from consumer.memory.attribution import resolve_author, resolve_user
+from consumer.memory.policy import MemoryPolicy, UserSource
 from demo import recording
 from schemas.objects import Comment, Issue
 
-DEFAULT = Rules().user_sources
+DEFAULT = MemoryPolicy().user_sources
 ALL = frozenset(UserSource)
 ADA, BEN, CID = (f"{number}0000000-0000-4000-8000-000000000000" for number in (1, 2, 3))
 
@@ -31,7 +31,7 @@ ADA, BEN, CID = (f"{number}0000000-0000-4000-8000-000000000000" for number in (1
     ],
 )
 def test_user(issue: Issue, sources: frozenset[UserSource], user: str | None) -> None:
-    assert user_of(issue, sources) == user
+    assert resolve_user(issue, sources) == user
 
 
 @given(
@@ -39,7 +39,7 @@ def test_user(issue: Issue, sources: frozenset[UserSource], user: str | None) ->
     st.sets(st.sampled_from(list(UserSource))),
 )
 def test_a_user_is_never_blank_and_comes_from_the_issue(issue: Issue, sources: set[UserSource]) -> None:
-    user = user_of(issue, sources)
+    user = resolve_user(issue, sources)
     assert user is None or user.strip()
     assert user is None or user in f"{issue.creator_email} {issue.origin_id} {issue.created_by_user_id}"
     assert sources or user is None
@@ -51,10 +51,10 @@ def test_a_user_is_never_blank_and_comes_from_the_issue(issue: Issue, sources: s
 )
 def test_author(author: str | None, derived: str | None, event: str | None, agent: str | None) -> None:
     comment = Comment(id=ADA, author_agent_id=author, derived_author_agent_id=derived)
-    assert author_of(comment, event) == agent
+    assert resolve_author(comment, event) == agent
 
 
 def test_every_agent_comment_of_the_recording_has_its_author() -> None:
     comments = [Comment.model_validate(each) for each in recording.comments()]
-    assert all(author_of(each, None) == each.author_agent_id for each in comments if each.author_type == "agent")
-    assert all(author_of(each, None) is None for each in comments if each.author_type != "agent")
+    assert all(resolve_author(each, None) == each.author_agent_id for each in comments if each.author_type == "agent")
+    assert all(resolve_author(each, None) is None for each in comments if each.author_type != "agent")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.memory.banks import MAX_BYTES, bank_of, banks_of_company
-from consumer.memory.policy import BankPart, Rules
+from consumer.memory.banks import MAX_BYTES, company_bank_ids, derive_bank_id
+from consumer.memory.policy import BankPart, MemoryPolicy
 
 COMPANY = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d"
 AGENT = "d5add4c6-9a97-4ddd-9a15-33dcc8c6607c"
@@ -39,29 +39,29 @@ def sha256(user: str) -> str:
     ],
 )
 def test_user_part(user: str, part: str) -> None:
-    rules = Rules(granularity=(C, A, U))
-    assert bank_of(rules, company=COMPANY, agent=AGENT, user=user) == f"paperclip::{COMPANY}::{AGENT}::user::{part}"
+    bank = derive_bank_id(MemoryPolicy(granularity=(C, A, U)), company=COMPANY, agent=AGENT, user=user)
+    assert bank == f"paperclip::{COMPANY}::{AGENT}::user::{part}"
 
 
 def test_only_the_user_part_is_hashed_and_stays_in_its_place() -> None:
-    bank = bank_of(Rules(granularity=(U, A)), company=COMPANY, agent=AGENT, user="a/b")
+    bank = derive_bank_id(MemoryPolicy(granularity=(U, A)), company=COMPANY, agent=AGENT, user="a/b")
     assert bank == f"paperclip::user::{sha256('a/b')}::{AGENT}"
 
 
 @pytest.mark.parametrize("user", [None, "a/b", "x" * 500])
 def test_a_user_has_no_effect_where_banks_have_none(user: str | None) -> None:
-    assert bank_of(Rules(), company=COMPANY, agent=AGENT, user=user) == f"paperclip::{COMPANY}::{AGENT}"
-    assert bank_of(Rules(static_bank=" shared "), company=COMPANY, agent=AGENT, user=user) == "shared"
+    assert derive_bank_id(MemoryPolicy(), company=COMPANY, agent=AGENT, user=user) == f"paperclip::{COMPANY}::{AGENT}"
+    assert derive_bank_id(MemoryPolicy(static_bank=" shared "), company=COMPANY, agent=AGENT, user=user) == "shared"
 
 
 @pytest.mark.parametrize("user", [None, ""])
 def test_nothing_left_is_no_bank(user: str | None) -> None:
-    assert bank_of(Rules(granularity=(U,)), company=COMPANY, agent=AGENT, user=user) is None
+    assert derive_bank_id(MemoryPolicy(granularity=(U,)), company=COMPANY, agent=AGENT, user=user) is None
 
 
 @given(text.filter(bool), st.permutations([C, A, U]))
 def test_every_bank_is_one_that_hindsight_takes(user: str, order: list[BankPart]) -> None:
-    bank = bank_of(Rules(granularity=tuple(order)), company=COMPANY, agent=AGENT, user=user)
+    bank = derive_bank_id(MemoryPolicy(granularity=tuple(order)), company=COMPANY, agent=AGENT, user=user)
     assert bank is not None
     assert len(bank.encode()) <= MAX_BYTES
     assert "/" not in bank
@@ -71,24 +71,24 @@ def test_every_bank_is_one_that_hindsight_takes(user: str, order: list[BankPart]
 
 @given(text.filter(bool), text.filter(bool))
 def test_two_users_never_share_a_bank(one: str, other: str) -> None:
-    rules = Rules(granularity=(C, A, U))
-    first = bank_of(rules, company=COMPANY, agent=AGENT, user=one)
-    second = bank_of(rules, company=COMPANY, agent=AGENT, user=other)
+    policy = MemoryPolicy(granularity=(C, A, U))
+    first = derive_bank_id(policy, company=COMPANY, agent=AGENT, user=one)
+    second = derive_bank_id(policy, company=COMPANY, agent=AGENT, user=other)
     assert (first == second) == (one == other)
 
 
 @pytest.mark.parametrize(
-    ("rules", "user", "banks"),
+    ("policy", "user", "banks"),
     [
-        (Rules(static_bank="shared", granularity=(C, A, U)), "ada", ["shared"]),
-        (Rules(), "ada", [f"paperclip::{COMPANY}::{AGENT}", f"paperclip::{COMPANY}::{OTHER}"]),
-        (Rules(granularity=(C,)), "ada", [f"paperclip::{COMPANY}"]),
-        (Rules(granularity=(U,)), "ada", ["paperclip::user::ada"]),
-        (Rules(granularity=(U,)), None, []),
-        (Rules(granularity=(C, U)), "ada", [f"paperclip::{COMPANY}::user::ada", f"paperclip::{COMPANY}"]),
-        (Rules(granularity=(A, U)), None, [f"paperclip::{AGENT}", f"paperclip::{OTHER}"]),
+        (MemoryPolicy(static_bank="shared", granularity=(C, A, U)), "ada", ["shared"]),
+        (MemoryPolicy(), "ada", [f"paperclip::{COMPANY}::{AGENT}", f"paperclip::{COMPANY}::{OTHER}"]),
+        (MemoryPolicy(granularity=(C,)), "ada", [f"paperclip::{COMPANY}"]),
+        (MemoryPolicy(granularity=(U,)), "ada", ["paperclip::user::ada"]),
+        (MemoryPolicy(granularity=(U,)), None, []),
+        (MemoryPolicy(granularity=(C, U)), "ada", [f"paperclip::{COMPANY}::user::ada", f"paperclip::{COMPANY}"]),
+        (MemoryPolicy(granularity=(A, U)), None, [f"paperclip::{AGENT}", f"paperclip::{OTHER}"]),
         (
-            Rules(granularity=(A, U)),
+            MemoryPolicy(granularity=(A, U)),
             "ada",
             [
                 f"paperclip::{AGENT}::user::ada",
@@ -99,12 +99,12 @@ def test_two_users_never_share_a_bank(one: str, other: str) -> None:
         ),
     ],
 )
-def test_banks_of_a_company(rules: Rules, user: str | None, banks: list[str]) -> None:
-    assert banks_of_company(rules, company=COMPANY, agents=[AGENT, OTHER, AGENT], user=user) == banks
+def test_banks_of_a_company(policy: MemoryPolicy, user: str | None, banks: list[str]) -> None:
+    assert company_bank_ids(policy, company=COMPANY, agents=[AGENT, OTHER, AGENT], user=user) == banks
 
 
 def test_banks_by_agent_without_agents_are_none() -> None:
-    assert banks_of_company(Rules(), company=COMPANY, agents=[], user=None) == []
+    assert company_bank_ids(MemoryPolicy(), company=COMPANY, agents=[], user=None) == []
 
 
 @given(
@@ -116,9 +116,9 @@ def test_banks_by_agent_without_agents_are_none() -> None:
 def test_the_banks_of_a_company_hold_every_bank_that_a_retain_can_use(
     parts: list[BankPart], user: str | None, agent: str, user_known: bool
 ) -> None:
-    rules = Rules(granularity=tuple(parts))
-    used = bank_of(rules, company=COMPANY, agent=agent, user=user if user_known else None)
-    banks = banks_of_company(rules, company=COMPANY, agents=[AGENT, OTHER], user=user)
+    policy = MemoryPolicy(granularity=tuple(parts))
+    used = derive_bank_id(policy, company=COMPANY, agent=agent, user=user if user_known else None)
+    banks = company_bank_ids(policy, company=COMPANY, agents=[AGENT, OTHER], user=user)
     assert used is None or used in banks
     assert len(banks) == len(set(banks))
     assert all(re.match("paperclip::", bank) for bank in banks)

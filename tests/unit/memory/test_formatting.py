@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.memory.formatting import as_lines
+from consumer.memory.formatting import format_memories
 
 
 @pytest.mark.parametrize(
@@ -17,11 +17,11 @@ from consumer.memory.formatting import as_lines
     ],
 )
 def test_lines(memories: list[str], text: str) -> None:
-    assert as_lines(memories) == text
+    assert format_memories(memories) == text
 
 
 @given(st.lists(st.text()))
 def test_one_line_for_each_memory_that_says_something(memories: list[str]) -> None:
-    lines = as_lines(memories).splitlines()
+    lines = format_memories(memories).splitlines()
     assert len(lines) == sum(1 for memory in memories if any(line.strip() for line in memory.splitlines()))
     assert all(line.startswith("- ") for line in lines)

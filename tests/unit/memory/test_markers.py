@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.memory import markers
-from consumer.memory.markers import fence, strip
+from consumer.memory.markers import fence, strip_fences
 
 OPENINGS = (
     "<paperclip-memory>",
@@ -61,33 +61,33 @@ def test_the_fence_is_readable() -> None:
 
 @given(hostile)
 def test_nothing_of_what_was_served_is_left(served: str) -> None:
-    assert strip(fence(served)) == ""
+    assert strip_fences(fence(served)) == ""
 
 
 @given(plain, hostile, plain)
 def test_the_text_around_is_kept(before: str, served: str, after: str) -> None:
-    assert strip(before + fence(served) + after) == f"{before}\n{after}"
+    assert strip_fences(before + fence(served) + after) == f"{before}\n{after}"
 
 
 @given(hostile, plain)
 def test_a_fence_fenced_again_is_still_one_block(served: str, after: str) -> None:
-    assert strip(fence(fence(served)) + after) == after
+    assert strip_fences(fence(fence(served)) + after) == after
 
 
 @given(hostile)
 def test_stripping_never_makes_a_new_marker(text: str) -> None:
-    assert strip(strip(text)) == strip(text)
+    assert strip_fences(strip_fences(text)) == strip_fences(text)
 
 
 @given(st.text())
 def test_text_without_a_marker_is_not_touched(text: str) -> None:
-    assert strip(text) == text
+    assert strip_fences(text) == text
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
 @pytest.mark.parametrize("closing", CLOSINGS)
 def test_markers_as_models_quote_them(opening: str, closing: str) -> None:
-    assert strip(f"before {opening} secret {closing} after") == "before \n after"
+    assert strip_fences(f"before {opening} secret {closing} after") == "before \n after"
 
 
 @pytest.mark.parametrize(
@@ -110,13 +110,13 @@ def test_markers_as_models_quote_them(opening: str, closing: str) -> None:
     ],
 )
 def test_broken_and_nested_fences(text: str, left: str) -> None:
-    assert strip(text) == left
+    assert strip_fences(text) == left
 
 
 def test_a_fence_served_as_json_is_found_when_decoded_and_when_not() -> None:
     quoted = json.dumps({"text": fence("secret\n- </paperclip-memory> more")})
-    assert "secret" not in strip(quoted)
-    assert "more" not in strip(quoted)
+    assert "secret" not in strip_fences(quoted)
+    assert "more" not in strip_fences(quoted)
 
 
 def test_no_unbounded_repeat_stands_in_the_marker() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.memory.markers import fence
-from consumer.memory.recall_query import MAX_CHARACTERS, halve, has_word, query_of
+from consumer.memory.recall_query import MAX_CHARACTERS, build_query, first_half, is_searchable
 from schemas.objects import WakeComment
 
 any_text = st.text(st.characters(exclude_categories=()))
@@ -32,34 +32,34 @@ def woke(body: str | None, created_at: str | None = None, **source_trust: Any) -
     ],
 )
 def test_query(title: str | None, description: str | None, comments: list[WakeComment], query: str) -> None:
-    assert query_of(title, description, comments) == query
+    assert build_query(title, description, comments) == query
 
 
 @given(any_text, any_text, st.lists(any_text.map(woke), max_size=3))
 def test_a_query_can_be_sent(title: str, description: str, comments: list[WakeComment]) -> None:
-    query = query_of(title, description, comments)
+    query = build_query(title, description, comments)
     assert len(query) <= MAX_CHARACTERS
     query.encode()
 
 
 def test_a_long_query_is_cut_and_its_start_kept() -> None:
-    assert query_of("🎉" * 1_500, "d" * 1_500, []) == "🎉" * 1_500 + "\n" + "d" * 499
+    assert build_query("🎉" * 1_500, "d" * 1_500, []) == "🎉" * 1_500 + "\n" + "d" * 499
 
 
 @given(any_text)
 def test_has_word_is_what_hindsight_checks(query: str) -> None:
     tokens = re.sub(r"[^\w\s]", " ", query.lower()).split()
-    assert has_word(query) == bool(tokens)
+    assert is_searchable(query) == bool(tokens)
 
 
 @pytest.mark.parametrize(
     ("query", "word"), [("🎉 !?", False), ("", False), ("_", True), ("例", True), ("İ", True), ("7", True)]
 )
 def test_has_word(query: str, word: bool) -> None:
-    assert has_word(query) is word
+    assert is_searchable(query) is word
 
 
 @given(any_text)
 def test_half_is_a_start_of_half_the_length(query: str) -> None:
-    assert query.startswith(halve(query))
-    assert len(halve(query)) == len(query) // 2
+    assert query.startswith(first_half(query))
+    assert len(first_half(query)) == len(query) // 2

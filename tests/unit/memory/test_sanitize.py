@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from consumer.memory.markers import fence
-from consumer.memory.sanitize import blank, clean, mend
+from consumer.memory.sanitize import is_blank, sanitize, strip_unencodable
 
 any_text = st.text(st.characters(exclude_categories=()))
 
@@ -23,39 +23,39 @@ any_text = st.text(st.characters(exclude_categories=()))
     ],
 )
 def test_mend(text: str, mended: str) -> None:
-    assert mend(text) == mended
+    assert strip_unencodable(text) == mended
 
 
 @given(any_text)
 def test_mended_text_has_utf8_and_no_nul(text: str) -> None:
-    assert b"\0" not in mend(text).encode()
-    assert mend(mend(text)) == mend(text)
+    assert b"\0" not in strip_unencodable(text).encode()
+    assert strip_unencodable(strip_unencodable(text)) == strip_unencodable(text)
 
 
 def test_a_marker_that_nul_or_half_an_emoji_hides_is_found() -> None:
     hidden = fence("secret").replace("clip", "cl\0ip").replace("mem", "me\ud83cm")
-    assert clean(f"said {hidden} this") == "said \n this"
+    assert sanitize(f"said {hidden} this") == "said \n this"
 
 
 @given(any_text, any_text)
 def test_nothing_served_survives_cleaning(before: str, served: str) -> None:
     sentinel = "\ue000served\ue000"
-    assert sentinel not in clean(before.replace(sentinel, "") + fence(served + sentinel))
+    assert sentinel not in sanitize(before.replace(sentinel, "") + fence(served + sentinel))
 
 
 @pytest.mark.parametrize(
     "text", [None, "", "  ", "\n\t\r", "\u200b", "\ufeff \u2060", "\xa0\u3000\u2028\u2029", "\x01\x1f\x85"]
 )
 def test_blank(text: str | None) -> None:
-    assert blank(text)
+    assert is_blank(text)
 
 
 @pytest.mark.parametrize("text", ["a", " .", "🎉", "\ufffd", "例", "\u200bx"])
 def test_not_blank(text: str) -> None:
-    assert not blank(text)
+    assert not is_blank(text)
 
 
 @given(any_text)
 def test_what_python_calls_blank_is_blank(text: str) -> None:
     """Hindsight refuses content whose `strip()` is empty."""
-    assert blank(text) or text.strip()
+    assert is_blank(text) or text.strip()

@@ -5,8 +5,8 @@ import structlog
 from structlog.testing import LogCapture
 
 from consumer.errors import DeadLetterReason, Upstream
-from consumer.handlers.results import FailReason, SkipReason
-from consumer.observability.engine_log import bank_hash, log_signals, warn_once
+from consumer.handlers.results import SkipReason
+from consumer.observability.engine_log import bank_hash, log_engine_events, warn_once
 from consumer.stream.hooks import (
     AttemptOutcome,
     BreakerChanged,
@@ -39,12 +39,12 @@ def logger(capture: LogCapture) -> Any:
 
 
 def logged(logger: Any, capture: LogCapture, signal: EngineEvent) -> dict[str, Any]:
-    log_signals(logger)(signal)
+    log_engine_events(logger)(signal)
     [line] = capture.entries
     return dict(line)
 
 
-def test_a_finished_record_is_one_line_with_all_that_finds_it(logger: Any, capture: LogCapture) -> None:
+def test_a_finished_record_is_logged_as_one_line_with_its_ids(logger: Any, capture: LogCapture) -> None:
     assert logged(logger, capture, attempt(duration=0.051234, attempts=2, facts=FACTS)) == {
         "log_level": "info",
         "event": "record handled",
@@ -62,14 +62,14 @@ def test_a_finished_record_is_one_line_with_all_that_finds_it(logger: Any, captu
     [
         (AttemptOutcome.SKIPPED, SkipReason.NO_AGENT, "info", "record skipped"),
         (AttemptOutcome.IGNORED, None, "debug", "record ignored"),
-        (AttemptOutcome.FAILED, FailReason.HINDSIGHT, "warning", "record handled without its upstream"),
+        (AttemptOutcome.FAILED, Upstream.HINDSIGHT, "warning", "record handled without its upstream"),
         (AttemptOutcome.RETRIED, ParkReason.RETRY, "warning", "record will be retried"),
         (AttemptOutcome.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, "warning", "record will be retried"),
-        (AttemptOutcome.RETRIED, ParkReason.NOT_YET, "info", "record waits"),
+        (AttemptOutcome.RETRIED, ParkReason.NOT_YET, "info", "record waiting"),
         (AttemptOutcome.DEAD_LETTERED, DeadLetterReason.REJECTED, "warning", "record dead-lettered"),
     ],
 )
-def test_endings_have_their_level_and_reason(
+def test_each_attempt_outcome_has_its_log_level_and_reason(
     logger: Any, capture: LogCapture, outcome: AttemptOutcome, reason: Any, level: str, event: str
 ) -> None:
     line = logged(logger, capture, attempt(outcome=outcome, reason=reason, delay=1.23456, error="500 for POST /x"))
@@ -132,22 +132,20 @@ def test_bank_hashes_are_short_stable_and_different() -> None:
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_happens_to_a_lane_is_logged(
-    logger: Any, capture: LogCapture, signal: EngineEvent, line: dict[str, Any]
-) -> None:
+def test_lane_events_are_logged(logger: Any, capture: LogCapture, signal: EngineEvent, line: dict[str, Any]) -> None:
     shown = logged(logger, capture, signal)
     assert shown["lane"] == "retain"
     assert {**shown, **line} == shown
 
 
-def test_a_consumer_that_keeps_raising_is_one_line_a_lane(logger: Any, capture: LogCapture) -> None:
-    notify = log_signals(logger)
+def test_repeated_poll_failures_are_logged_once_per_lane(logger: Any, capture: LogCapture) -> None:
+    notify = log_engine_events(logger)
     for lane in ("recall", "retain", "recall", "recall"):
         notify(PollFailed(lane, "boom"))
     assert [line["lane"] for line in capture.entries] == ["recall", "retain"]
 
 
-def test_handlers_warnings_come_once_and_without_banks(logger: Any, capture: LogCapture) -> None:
+def test_handler_warnings_are_throttled_and_hash_the_bank(logger: Any, capture: LogCapture) -> None:
     warn = warn_once(logger)
     warn("only the event's own agent is known", bank="paperclip::c::a", comment_id="c-1")
     warn("only the event's own agent is known", comment_id="c-2")

@@ -69,7 +69,7 @@ def test_metrics_are_served_as_prometheus_text(port: int) -> None:
     assert "events_total 3.0\n" in body
 
 
-def test_metrics_are_served_as_openmetrics_to_who_asks(port: int) -> None:
+def test_metrics_are_served_as_openmetrics_on_request(port: int) -> None:
     status, content_type, body = get(port, "/metrics?x=1", accept="application/openmetrics-text; version=1.0.0")
     assert status == 200
     assert content_type.startswith("application/openmetrics-text; version=1.0.0")
@@ -87,13 +87,13 @@ def test_probes_answer_with_the_reason_per_lane(port: int, health: dict[str, Hea
     assert json.loads(body) == {"ok": False, "reason": ILL.reason, "lanes": ILL.lanes}
 
 
-def test_another_path_says_what_there_is(port: int) -> None:
+def test_an_unknown_path_gets_404_with_the_known_paths(port: int) -> None:
     status, _, body = get(port, "/health")
     assert status == 404
     assert "/metrics, /livez and /readyz" in body
 
 
-def test_the_server_answers_while_the_main_thread_does_not(port: int) -> None:
+def test_the_server_answers_while_the_main_thread_is_blocked(port: int) -> None:
     answers: list[int] = []
     probe = threading.Thread(target=lambda: answers.append(get(port, "/livez")[0]))
     probe.start()
@@ -102,12 +102,12 @@ def test_the_server_answers_while_the_main_thread_does_not(port: int) -> None:
     assert answers == [200]
 
 
-def test_a_silent_client_holds_up_nobody(port: int) -> None:
+def test_a_silent_client_does_not_block_other_clients(port: int) -> None:
     with socket.create_connection(("127.0.0.1", port)):
         assert get(port, "/metrics")[0] == 200
 
 
-def test_what_fails_in_a_scrape_is_logged_and_the_next_is_served(registry: CollectorRegistry, port: int) -> None:
+def test_a_failed_scrape_is_logged_and_the_next_is_served(registry: CollectorRegistry, port: int) -> None:
     broken = Broken()
     registry.register(broken)
     with structlog.testing.capture_logs() as logs:
@@ -121,7 +121,7 @@ def test_what_fails_in_a_scrape_is_logged_and_the_next_is_served(registry: Colle
     assert get(port, "/metrics")[0] == 200
 
 
-def test_a_port_that_is_taken_is_a_settings_error(port: int, registry: CollectorRegistry) -> None:
+def test_an_occupied_port_is_a_settings_error(port: int, registry: CollectorRegistry) -> None:
     again = serving("127.0.0.1", port, registry=registry, live=lambda: WELL, ready=lambda: WELL, setting="worker_port")
     with pytest.raises(SettingsError) as caught, again:
         raise AssertionError

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from consumer.errors import Upstream
 from consumer.observability import lane_gauges
-from consumer.observability.lane_gauges import LaneGauges, Pulse
+from consumer.observability.lane_gauges import Heartbeat, LaneGauges
 from consumer.stream.hooks import BreakerReason, LaneState, ParkReason
 from tests.unit.observability.samples import lane, value
 
@@ -17,7 +17,7 @@ def registered(*states: LaneState) -> CollectorRegistry:
     return registry
 
 
-def test_plain_gauges_say_what_the_lane_says() -> None:
+def test_lane_gauges_have_the_lanes_values() -> None:
     registry = registered(
         lane(lane="recall", in_flight=3, buffered=40, last_poll=100.5, last_commit=99.0, oldest_uncommitted=2.5)
     )
@@ -28,14 +28,14 @@ def test_plain_gauges_say_what_the_lane_says() -> None:
     assert value(registry, "oldest_uncommitted_seconds", lane="recall") == 2.5
 
 
-def test_parked_records_are_shown_by_reason_zeros_too() -> None:
+def test_parked_records_have_a_series_for_every_reason() -> None:
     registry = registered(lane(parked={ParkReason.NOT_YET: 2}))
     assert value(registry, "parked_events", lane="retain", reason="not_yet") == 2
     assert value(registry, "parked_events", lane="retain", reason="retry") == 0
     assert value(registry, "parked_events", lane="retain", reason="dead_letter_unavailable") == 0
 
 
-def test_an_open_breaker_is_one_under_its_reason_alone() -> None:
+def test_an_open_breaker_is_1_only_for_its_reason() -> None:
     registry = registered(lane(breakers={Upstream.HINDSIGHT: BreakerReason.REFUSED}))
     shown = {
         (upstream, reason): value(registry, "breaker_open", lane="retain", upstream=upstream, reason=reason)
@@ -46,7 +46,7 @@ def test_an_open_breaker_is_one_under_its_reason_alone() -> None:
     assert set(shown.values()) == {0}
 
 
-def test_partitions_are_added_up_over_lanes() -> None:
+def test_partitions_are_summed_over_lanes() -> None:
     registry = registered(lane(lane="recall", assigned={"a": 4}, paused={"a": 1}), lane(assigned={"a": 2, "b": 8}))
     assert value(registry, "assigned_partitions", topic="a") == 6
     assert value(registry, "assigned_partitions", topic="b") == 8
@@ -60,19 +60,19 @@ def test_the_gauges_are_described_so_that_a_second_set_is_refused() -> None:
         registry.register(LaneGauges(lambda: ()))
 
 
-def test_a_pulse_shows_nothing_before_its_first_beat() -> None:
-    assert Pulse(lambda: [lane()], lambda: 10.0).seen == lane_gauges.Seen(10.0, ())
+def test_a_heartbeat_has_no_lanes_before_its_first_beat() -> None:
+    assert Heartbeat(lambda: [lane()], lambda: 10.0).snapshot == lane_gauges.LaneSnapshot(10.0, ())
 
 
-def test_a_beat_keeps_what_it_saw_and_when() -> None:
+def test_a_beat_keeps_the_lane_states_and_their_time() -> None:
     in_flight, times = iter([1, 2]), iter([10.0, 20.0])
-    pulse = Pulse(lambda: [lane(in_flight=next(in_flight))], lambda: next(times))
-    pulse.beat()
-    assert pulse.started == 10.0
-    assert pulse.seen == pulse.seen == lane_gauges.Seen(20.0, (lane(in_flight=1),))
+    heartbeat = Heartbeat(lambda: [lane(in_flight=next(in_flight))], lambda: next(times))
+    heartbeat.beat()
+    assert heartbeat.started == 10.0
+    assert heartbeat.snapshot == heartbeat.snapshot == lane_gauges.LaneSnapshot(20.0, (lane(in_flight=1),))
 
 
-async def test_a_running_pulse_beats_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_running_heartbeat_beats_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane_gauges, "BEAT", 0.0)
     third = asyncio.Event()
     beats = 0
@@ -84,8 +84,8 @@ async def test_a_running_pulse_beats_again_and_again(monkeypatch: pytest.MonkeyP
             third.set()
         return [lane(in_flight=beats)]
 
-    pulse = Pulse(states)
-    task = asyncio.create_task(pulse.run())
+    heartbeat = Heartbeat(states)
+    task = asyncio.create_task(heartbeat.run())
     await asyncio.wait_for(third.wait(), 10)
     task.cancel()
-    assert pulse.seen.lanes[0].in_flight >= 3
+    assert heartbeat.snapshot.lanes[0].in_flight >= 3

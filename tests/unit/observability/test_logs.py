@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import structlog
 
-from consumer.observability.logs import OncePerKind, Throttle, configure_logging, redact
+from consumer.observability.logs import RateLimitFilter, Throttle, configure_logging, redact
 from consumer.settings.types import LogFormat, LogLevel
 
 
@@ -67,7 +67,7 @@ def test_a_traceback_is_shown_and_redacted(log_format: LogFormat, capsys: pytest
     assert "sesame" not in shown
 
 
-def test_what_is_below_the_level_is_not_written(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lines_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(LogFormat.JSON, LogLevel.ERROR)
     structlog.get_logger().warning("ours")
     logging.getLogger("aiokafka.conn").warning("theirs")
@@ -75,7 +75,7 @@ def test_what_is_below_the_level_is_not_written(capsys: pytest.CaptureFixture[st
     assert [line["event"] for line in lines(capsys)] == ["theirs too"]
 
 
-def test_libraries_are_heard_from_warnings_up(capsys: pytest.CaptureFixture[str]) -> None:
+def test_libraries_are_logged_from_warnings_up(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(LogFormat.JSON, LogLevel.DEBUG)
     structlog.get_logger().debug("ours")
     logging.getLogger("aiokafka.conn").info("theirs, in detail")
@@ -94,7 +94,7 @@ def test_a_second_configuration_replaces_the_first(capsys: pytest.CaptureFixture
     assert [line["event"] for line in lines(capsys)] == ["ours", "theirs"]
 
 
-def test_a_flood_of_one_kind_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+def test_repeated_library_lines_of_one_kind_are_written_once(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(LogFormat.JSON, LogLevel.INFO)
     for port in range(100):
         logging.getLogger("aiokafka").warning("no connection to %d", port)
@@ -102,11 +102,11 @@ def test_a_flood_of_one_kind_is_one_line(capsys: pytest.CaptureFixture[str]) -> 
     assert [line["event"] for line in lines(capsys)] == ["no connection to 0", "another"]
 
 
-def test_what_was_held_back_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_next_line_has_the_number_of_suppressed_ones(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(LogFormat.JSON, LogLevel.INFO)
     clock = Clock()
     [handler] = logging.getLogger().handlers
-    handler.filters[:] = [OncePerKind(Throttle(10.0, clock))]
+    handler.filters[:] = [RateLimitFilter(Throttle(10.0, clock))]
     for _ in range(3):
         logging.getLogger("aiokafka").warning("no connection")
     clock.now = 10.0
@@ -152,15 +152,15 @@ def test_secrets_and_texts_are_hidden_by_their_name(name: str) -> None:
         (b"bytes", b"bytes"),
     ],
 )
-def test_what_else_is_logged_loses_credentials_only(value: object, shown: object) -> None:
+def test_other_values_lose_only_credentials(value: object, shown: object) -> None:
     assert redact(None, "info", {"error": value}) == {"error": shown}
 
 
-def test_a_number_under_a_secret_name_is_no_secret() -> None:
+def test_a_number_under_a_secret_name_is_not_redacted() -> None:
     assert redact(None, "info", {"token": 512}) == {"token": 512}
 
 
-def test_a_throttle_lets_one_through_in_an_interval() -> None:
+def test_a_throttle_passes_one_of_a_kind_per_interval() -> None:
     clock = Clock()
     throttle = Throttle(10.0, clock)
     seen = []

@@ -10,7 +10,7 @@ REGENERATE = (
 )
 
 
-def test_the_documented_table_is_the_list() -> None:
+def test_docs_metrics_md_is_up_to_date() -> None:
     assert DOCS.read_text() == metrics_table(), f"docs/metrics.md is stale: {REGENERATE}"
 
 
@@ -31,7 +31,7 @@ def test_names_follow_the_rules_of_promtool(metric: Metric) -> None:
 
 
 @pytest.mark.parametrize("metric", METRICS, ids=lambda metric: metric.name)
-def test_no_label_is_open(metric: Metric) -> None:
+def test_every_label_has_a_closed_set_of_values(metric: Metric) -> None:
     assert set(metric.labels) <= {
         *("handler", "outcome", "reason", "upstream", "operation", "result"),
         *("lane", "topic", "kind", "tool", "version"),

@@ -3,14 +3,14 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.errors import DeadLetterReason, Upstream
-from consumer.handlers.results import FailReason, SkipReason
+from consumer.handlers.results import SkipReason
 from consumer.http.transport import ConnectError, ConnectionLost, Request, RequestTimeout, Response, TransportError
 from consumer.observability.exporter_gauges import ExporterGauges
 from consumer.observability.lane_gauges import LaneGauges
 from consumer.observability.metrics import METRICS, Result
 from consumer.observability.prometheus import Metrics, result_of
 from consumer.observability.relay_gauges import RelayGauges, count_published
-from consumer.observability.tool_metrics import ToolCalls
+from consumer.observability.tool_metrics import ToolMetrics
 from consumer.relay.signals import Source
 from consumer.stream.hooks import (
     AttemptOutcome,
@@ -25,7 +25,7 @@ from consumer.stream.hooks import (
     RecordsExpired,
     Stalled,
 )
-from tests.unit.exporter.samples import NOW, seen_hindsight, seen_kafka
+from tests.unit.exporter.samples import NOW, polled_hindsight, polled_kafka
 from tests.unit.observability.samples import attempt, lane, value
 
 
@@ -54,12 +54,12 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str
     }
 
 
-def test_every_counter_stands_at_zero_from_the_start(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_every_counter_starts_at_zero(registry: CollectorRegistry, metrics: Metrics) -> None:
     registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0})]))
-    ToolCalls(registry)
+    ToolMetrics(registry)
     count_published(registry, ["t"])
     registry.register(RelayGauges({Source.RUNS: "t"}, lambda _: 0.0, list))
-    registry.register(ExporterGauges(seen_kafka, seen_hindsight, 60.0, lambda: NOW))
+    registry.register(ExporterGauges(polled_kafka, polled_hindsight, 60.0, lambda: NOW))
     before = samples(registry)
     present = {name for name, _ in before}
     for metric in METRICS:
@@ -69,16 +69,16 @@ def test_every_counter_stands_at_zero_from_the_start(registry: CollectorRegistry
     assert not any(name.endswith("_created") for name in present)
 
 
-def test_signals_make_no_series_that_was_not_there(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_engine_events_create_no_new_series(registry: CollectorRegistry, metrics: Metrics) -> None:
     before = set(samples(registry))
     for handler in ("recall", "forget", "ignored", "undecodable", "one of tomorrow"):
         for outcome in AttemptOutcome:
-            for reason in (None, *SkipReason, *FailReason, *DeadLetterReason, *ParkReason):
+            for reason in (None, *SkipReason, *Upstream, *DeadLetterReason, *ParkReason):
                 metrics.notify(attempt(handler=handler, outcome=outcome, reason=reason))
     assert set(samples(registry)) == before
 
 
-def test_a_success_counts_its_time_and_its_age(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_a_success_observes_duration_and_age(registry: CollectorRegistry, metrics: Metrics) -> None:
     metrics.notify(attempt(duration=0.05, age=1.5))
     assert value(registry, "events_total", handler="retain", outcome="succeeded") == 1
     assert value(registry, "event_duration_seconds_sum", handler="retain") == 0.05
@@ -87,7 +87,7 @@ def test_a_success_counts_its_time_and_its_age(registry: CollectorRegistry, metr
     assert value(registry, "event_age_seconds_sum", handler="retain") == 1.5
 
 
-def test_a_retry_has_a_duration_but_is_not_done(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_a_retry_observes_duration_but_no_age(registry: CollectorRegistry, metrics: Metrics) -> None:
     metrics.notify(attempt(outcome=AttemptOutcome.RETRIED, reason=ParkReason.RETRY))
     assert value(registry, "events_total", handler="retain", outcome="retried") == 1
     assert value(registry, "event_duration_seconds_count", handler="retain") == 1
@@ -99,7 +99,7 @@ def test_an_age_from_a_clock_ahead_of_ours_is_zero(registry: CollectorRegistry, 
     assert value(registry, "event_age_seconds_sum", handler="retain") == 0
 
 
-def test_ignored_and_undecodable_records_dilute_no_latency(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_ignored_and_undecodable_records_observe_no_duration(registry: CollectorRegistry, metrics: Metrics) -> None:
     metrics.notify(attempt(handler="ignored", outcome=AttemptOutcome.IGNORED))
     metrics.notify(
         attempt(handler="undecodable", outcome=AttemptOutcome.DEAD_LETTERED, reason=DeadLetterReason.UNDECODABLE)
@@ -109,22 +109,22 @@ def test_ignored_and_undecodable_records_dilute_no_latency(registry: CollectorRe
     assert {number for (name, _), number in samples(registry).items() if name.endswith("_seconds_count")} == {0.0}
 
 
-def test_reasons_are_counted_where_they_belong(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_skip_and_dead_letter_reasons_are_counted_separately(registry: CollectorRegistry, metrics: Metrics) -> None:
     metrics.notify(attempt(outcome=AttemptOutcome.SKIPPED, reason=SkipReason.NO_AGENT))
     metrics.notify(attempt(outcome=AttemptOutcome.DEAD_LETTERED, reason=DeadLetterReason.REJECTED))
-    metrics.notify(attempt(handler="recall", outcome=AttemptOutcome.FAILED, reason=FailReason.HINDSIGHT))
+    metrics.notify(attempt(handler="recall", outcome=AttemptOutcome.FAILED, reason=Upstream.HINDSIGHT))
     assert value(registry, "skipped_total", handler="retain", reason="no_agent") == 1
     assert value(registry, "dead_letters_total", handler="retain", reason="rejected") == 1
     assert value(registry, "events_total", handler="recall", outcome="failed") == 1
 
 
-def test_an_unknown_handler_is_other(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_an_unknown_handler_is_counted_as_other(registry: CollectorRegistry, metrics: Metrics) -> None:
     metrics.notify(attempt(handler="one of tomorrow"))
     assert value(registry, "events_total", handler="other", outcome="succeeded") == 1
     assert value(registry, "event_duration_seconds_count", handler="other") == 1
 
 
-def test_what_happens_to_lanes_is_counted(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_lane_events_are_counted(registry: CollectorRegistry, metrics: Metrics) -> None:
     metrics.notify(CommitFinished("retain", CommitResult.UNKNOWN, 3))
     metrics.notify(Rebalanced("recall", RebalanceKind.LOST, 4))
     metrics.notify(RecordsExpired("retain", "topic", 0, 17))
@@ -135,14 +135,14 @@ def test_what_happens_to_lanes_is_counted(registry: CollectorRegistry, metrics: 
     assert value(registry, "poll_failures_total", lane="recall") == 1
 
 
-def test_breakers_and_a_stuck_process_are_no_counters(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_breaker_and_stalled_events_change_no_counter(registry: CollectorRegistry, metrics: Metrics) -> None:
     before = samples(registry)
     metrics.notify(BreakerChanged("retain", Upstream.HINDSIGHT, BreakerReason.FAILING, opened=True))
     metrics.notify(Stalled("retain", 60.0, "stack"))
     assert samples(registry) == before
 
 
-def test_the_version_and_the_process_show(registry: CollectorRegistry, metrics: Metrics) -> None:
+def test_build_info_and_process_metrics_are_registered(registry: CollectorRegistry, metrics: Metrics) -> None:
     assert value(registry, "build_info", version="1.2.3") == 1
     assert registry.get_sample_value("process_resident_memory_bytes")
 
@@ -166,7 +166,7 @@ def test_the_version_and_the_process_show(registry: CollectorRegistry, metrics: 
         (Upstream.HINDSIGHT, 999, Result.FAILED),
     ],
 )
-async def test_a_reply_is_counted_by_its_status(
+async def test_a_response_is_counted_by_its_status(
     registry: CollectorRegistry, metrics: Metrics, upstream: Upstream, status: int, result: Result
 ) -> None:
     reply = Response(status, {}, b"")
@@ -186,7 +186,7 @@ async def test_a_reply_is_counted_by_its_status(
     ("error", "result"),
     [(RequestTimeout("t"), Result.TIMEOUT), (ConnectError("u"), Result.CONNECT), (ConnectionLost("b"), Result.BROKEN)],
 )
-async def test_no_reply_is_counted_and_raised(
+async def test_a_failed_request_is_counted_and_raised(
     registry: CollectorRegistry, metrics: Metrics, error: TransportError, result: Result
 ) -> None:
     async def send(request: Request) -> Response:
@@ -199,7 +199,7 @@ async def test_no_reply_is_counted_and_raised(
     assert value(registry, "upstream_request_duration_seconds_count", **labels) == 1
 
 
-async def test_an_unknown_operation_is_other(registry: CollectorRegistry, metrics: Metrics) -> None:
+async def test_an_unknown_operation_is_counted_as_other(registry: CollectorRegistry, metrics: Metrics) -> None:
     async def send(request: Request) -> Response:
         return Response(200, {}, b"")
 

@@ -18,7 +18,7 @@ from consumer.observability import tracing as module
 from consumer.observability.tracing import Tracing, tracing
 from consumer.stream.records import Record
 from schemas.codec import encode
-from tests.support.fakes import World
+from tests.support.fakes import HandlerFixture
 
 TRACE, SPAN = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PARENT = f"00-{TRACE}-{SPAN}-01"
@@ -47,7 +47,7 @@ class Rig:
         self.hindsight = Hindsight()
         send = self.traces.sends(self.hindsight, Upstream.HINDSIGHT)
         client = HindsightClient(send, "http://hindsight.example", key="s3cret", user_agent="t")
-        needs = replace(World().needs, hindsight=client)
+        needs = replace(HandlerFixture().context, hindsight=client)
         self.resolve = self.traces.jobs(Dispatcher(needs, COMMENT_HANDLERS).resolve, "retain")
 
     def record(self, *headers: tuple[str, bytes]) -> Record:
@@ -71,7 +71,7 @@ def rig() -> Rig:
     return Rig()
 
 
-async def test_the_producers_trace_reaches_hindsight(rig: Rig) -> None:
+async def test_the_producers_trace_context_reaches_hindsight(rig: Rig) -> None:
     spans = await rig.run(("traceparent", PARENT.encode()))
     attempt, request = spans["retain"], spans["hindsight retain"]
     assert attempt.parent is not None
@@ -83,23 +83,23 @@ async def test_the_producers_trace_reaches_hindsight(rig: Rig) -> None:
     assert asked.headers["Authorization"] == "Bearer s3cret", "the other headers stay"
 
 
-async def test_a_record_without_a_context_begins_a_trace(rig: Rig) -> None:
+async def test_a_record_without_a_trace_context_starts_a_trace(rig: Rig) -> None:
     spans = await rig.run()
     assert spans["retain"].parent is None
     assert rig.hindsight.asked[-1].headers["traceparent"].split("-")[1] == f"{spans['retain'].context.trace_id:032x}"
 
 
-async def test_a_context_that_is_none_is_no_error(rig: Rig) -> None:
+async def test_a_malformed_trace_context_is_ignored(rig: Rig) -> None:
     assert (await rig.run(("traceparent", b"\xff nonsense")))["retain"].parent is None
 
 
-async def test_a_failure_is_in_both_spans(rig: Rig) -> None:
+async def test_a_failure_is_recorded_in_both_spans(rig: Rig) -> None:
     rig.hindsight.down = True
     spans = await rig.run()
     assert {name: span.status.is_ok for name, span in spans.items()} == {"retain": False, "hindsight retain": False}
 
 
-async def test_spans_say_which_record_and_hold_no_secret_and_no_text(rig: Rig) -> None:
+async def test_spans_name_the_record_and_contain_no_secret_or_text(rig: Rig) -> None:
     spans = await rig.run()
     found = spans["retain"].attributes
     assert found is not None
@@ -111,7 +111,7 @@ async def test_spans_say_which_record_and_hold_no_secret_and_no_text(rig: Rig) -
     assert "paperclip%3A" not in text
 
 
-def test_a_record_that_means_nothing_makes_no_span(rig: Rig) -> None:
+def test_an_ignored_record_makes_no_span(rig: Rig) -> None:
     ignored = Record("comments", 0, 0, 0, None, b'{"eventType": "something.else"}')
     assert rig.resolve(ignored).run is None
     assert rig.spans.get_finished_spans() == ()
@@ -130,12 +130,12 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[ModuleType]:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_without_an_endpoint_there_are_none() -> None:
+def test_tracing_is_off_without_an_endpoint() -> None:
     assert tracing() is None
 
 
 @pytest.mark.usefixtures("fresh")
-def test_with_an_endpoint_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_is_on_with_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
     found = tracing()
     assert isinstance(found, Tracing)
@@ -143,7 +143,7 @@ def test_with_an_endpoint_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("fresh")
-def test_without_the_extra_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tracing_without_the_extra_logs_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
@@ -151,5 +151,9 @@ def test_without_the_extra_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     with capture_logs() as lines:
         assert tracing() is None
     assert lines == [
-        {"event": "no traces: the extra is not installed", "install": "paperclip-memory[otel]", "log_level": "warning"}
+        {
+            "event": "tracing is off: the extra is not installed",
+            "install": "paperclip-memory[otel]",
+            "log_level": "warning",
+        }
     ]

@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 import pytest
 
 from consumer.errors import Permanent, Upstream
-from consumer.handlers.context import Operation
 from consumer.handlers.results import SkipReason
-from consumer.memory.documents import Document
-from consumer.memory.policy import BankPart, Rules
+from consumer.hindsight.models import Document
+from consumer.memory.documents import Operation
+from consumer.memory.policy import BankPart, MemoryPolicy
 from consumer.reconcile import backfill
 from consumer.reconcile import pass_ as module
 from consumer.reconcile.backfill import Wanted, publish, survey
@@ -69,7 +69,7 @@ class Shelf:
 class Desk:
     def __init__(self, **rules: object) -> None:
         self.paper, self.shelf, self.post, self.heard = Paper(), Shelf(), Post(), list[RelaySignal]()
-        self.rules = Rules(**rules)  # type: ignore[arg-type]
+        self.rules = MemoryPolicy(**rules)  # type: ignore[arg-type]
         self.ada, self.bea = self.paper.agents_
         self.copies = Copies(self.paper, self.heard.append, enabled=True, issues=False, now=lambda: self.paper.now)  # type: ignore[arg-type]
         self.letters: dict[str, str] = {}

@@ -312,12 +312,12 @@ def test_the_log_says_each_trouble_once_and_when_it_ends() -> None:
     ):
         notify(signal)
     assert lines == [
-        ("warning", "a company is not followed"),
-        ("warning", "a company is not followed"),
-        ("info", "a company is followed again"),
+        ("warning", "not following company"),
+        ("warning", "not following company"),
+        ("info", "following company again"),
         ("warning", "an issue is passed over"),
         ("info", "following Paperclip"),
-        ("debug", "published"),
+        ("debug", "events published"),
     ]
 
 

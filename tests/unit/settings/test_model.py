@@ -69,7 +69,7 @@ def test_defaults_are_the_contracts() -> None:
 
 
 def test_default_rules_are_the_plugins() -> None:
-    rules = load_settings().rules()
+    rules = load_settings().memory_policy()
     assert rules.static_bank is None
     assert rules.granularity == (BankPart.COMPANY, BankPart.AGENT)
     assert rules.user_sources == {UserSource.CREATOR_EMAIL, UserSource.ORIGIN_ID}
@@ -88,7 +88,7 @@ def test_every_rule_comes_from_its_setting() -> None:
         retain_system_comments=True,
         enabled_agent_ids=[AGENT],
         recall_deadline=5,
-    ).rules()
+    ).memory_policy()
     assert rules.granularity == (BankPart.USER, BankPart.AGENT)
     assert rules.user_sources == {UserSource.CREATED_BY_USER_ID}
     assert rules.recall_budget is RecallBudget.HIGH
@@ -110,7 +110,7 @@ def test_every_rule_comes_from_its_setting() -> None:
     ],
 )
 def test_static_bank(given: dict[str, object], static: str | None) -> None:
-    assert load_settings(**given).rules().static_bank == static
+    assert load_settings(**given).memory_policy().static_bank == static
 
 
 @pytest.mark.parametrize("bank", ["a/b", "_a", "a\nb", "ä" * 97, "a\udc80"])
@@ -126,12 +126,12 @@ def test_lists_in_variables(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
 
 def test_agents_in_a_variable_are_lower_cased(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAPERCLIP_MEMORY_ENABLED_AGENT_IDS", f"{AGENT.upper()},{AGENT}")
-    assert load_settings().rules().enabled_agents == frozenset({AGENT})
+    assert load_settings().memory_policy().enabled_agents == frozenset({AGENT})
 
 
 def test_an_empty_list_of_agents_is_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PAPERCLIP_MEMORY_ENABLED_AGENT_IDS", "[]")
-    assert load_settings().rules().enabled("anyone")
+    assert load_settings().memory_policy().is_enabled("anyone")
 
 
 @pytest.mark.parametrize("field", sorted(Settings.model_fields))

@@ -9,7 +9,7 @@ import pytest
 
 from consumer.commands.import_plugin import from_file
 from consumer.errors import SettingsError
-from consumer.memory.banks import bank_of
+from consumer.memory.banks import derive_bank_id
 from consumer.settings.model import PLUGIN_NAMES, load_settings
 from consumer.settings.plugin_import import Imported, differences, env_file, is_hindsight_plugin, translate
 from consumer.settings.validation import variable
@@ -49,8 +49,8 @@ def loaded(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_every_bank_keeps_its_id(
     config: dict[str, Any], bank: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    rules = loaded({"hindsightApiUrl": URL, **config}, monkeypatch, tmp_path).rules()
-    assert bank_of(rules, company=COMPANY, agent=AGENT, user="ada@example.com") == bank
+    rules = loaded({"hindsightApiUrl": URL, **config}, monkeypatch, tmp_path).memory_policy()
+    assert derive_bank_id(rules, company=COMPANY, agent=AGENT, user="ada@example.com") == bank
 
 
 def test_every_field_carries_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

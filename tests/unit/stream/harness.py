@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.results import Done, Outcome
+from consumer.handlers.results import Done, HandlerResult
 from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.executor import Job, LaneSettings
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, EngineEvent
@@ -78,7 +78,7 @@ class FakeJobs:
     def __init__(self) -> None:
         self.gate = asyncio.Event()
         self.gate.set()
-        self.script: dict[bytes | None, list[Outcome | BaseException]] = {}
+        self.script: dict[bytes | None, list[HandlerResult | BaseException]] = {}
         self.always: dict[bytes | None, BaseException] = {}
         self.stubborn = False
         self.order: dict[tuple[int, bytes | None], list[int]] = defaultdict(list)
@@ -94,7 +94,7 @@ class FakeJobs:
             raise error
         return Job("retain", lambda: self.run(record), {"event_id": f"event-{record.offset}"})
 
-    async def run(self, record: Record) -> Outcome:
+    async def run(self, record: Record) -> HandlerResult:
         self.order[record.partition, record.key].append(record.offset)
         if record.key is not None:
             self.broken |= any((r.partition, r.key) == (record.partition, record.key) for r in self.running)
@@ -119,7 +119,7 @@ class FakeJobs:
             else:
                 return
 
-    def _step(self, record: Record) -> Outcome:
+    def _step(self, record: Record) -> HandlerResult:
         steps = self.script.get(record.key)
         step = steps.pop(0) if steps else self.always.get(record.key, Done())
         if isinstance(step, BaseException):

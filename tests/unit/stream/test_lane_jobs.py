@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream
-from consumer.handlers.results import Done, FailReason, Skipped, SkipReason
+from consumer.handlers.results import Degraded, Skipped, SkipReason
 from consumer.stream import lane
 from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.hooks import AttemptOutcome, ParkReason, PollFailed, Rebalanced
@@ -94,7 +94,7 @@ async def test_each_outcome_is_reported() -> None:
     async with running_lane() as harness:
         harness.jobs.script = {
             b"skip": [Skipped(SkipReason.NO_AGENT)],
-            b"fail": [Done(FailReason.HINDSIGHT)],
+            b"fail": [Degraded(Upstream.HINDSIGHT)],
             b"dead": [Permanent("422", reason=DeadLetterReason.REJECTED)],
         }
         for key in (b"good", b"skip", b"fail", b"dead"):
@@ -105,7 +105,7 @@ async def test_each_outcome_is_reported() -> None:
         assert [(attempts[f"{n}"].outcome, attempts[f"{n}"].reason, attempts[f"{n}"].handler) for n in range(5)] == [
             (AttemptOutcome.SUCCEEDED, None, "retain"),
             (AttemptOutcome.SKIPPED, SkipReason.NO_AGENT, "retain"),
-            (AttemptOutcome.FAILED, FailReason.HINDSIGHT, "retain"),
+            (AttemptOutcome.FAILED, Upstream.HINDSIGHT, "retain"),
             (AttemptOutcome.DEAD_LETTERED, DeadLetterReason.REJECTED, "retain"),
             (AttemptOutcome.IGNORED, None, "ignored"),
         ]

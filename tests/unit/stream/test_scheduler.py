@@ -3,7 +3,7 @@
 import pytest
 
 from consumer.errors import DeadLetterReason, DownKind, NotYet, Permanent, Transient, Upstream, UpstreamDown
-from consumer.handlers.results import Done, FailReason, Skipped, SkipReason
+from consumer.handlers.results import Degraded, Done, Skipped, SkipReason
 from consumer.stream.backpressure import FULL_SHARES, BackpressureLimits
 from consumer.stream.breaker import FIRST_PROBE, REFUSALS_TO_THROTTLE
 from consumer.stream.dead_letter_writer import describe_error
@@ -55,7 +55,7 @@ def opened(scheduler: LaneScheduler, upstream: Upstream = Upstream.HINDSIGHT) ->
     ("result", "decision"),
     [
         (Done(), Decision(AttemptOutcome.SUCCEEDED)),
-        (Done(FailReason.HINDSIGHT), Decision(AttemptOutcome.FAILED, FailReason.HINDSIGHT)),
+        (Degraded(Upstream.HINDSIGHT), Decision(AttemptOutcome.FAILED, Upstream.HINDSIGHT)),
         (Skipped(SkipReason.NO_ISSUE), Decision(AttemptOutcome.SKIPPED, SkipReason.NO_ISSUE)),
         (None, Decision(AttemptOutcome.IGNORED)),
     ],

@@ -1,21 +1,21 @@
-"""Arguments: what fits, and the words for what does not."""
+"""The tools' arguments: valid ones, and the messages for invalid ones."""
 
 from typing import Any
 
 import pytest
 
-from consumer.tools.arguments import MAX_CONTENT, MAX_QUERY, RecallArguments, RetainArguments, read
-from consumer.tools.credentials import Refused
+from consumer.tools.arguments import MAX_CONTENT, MAX_QUERY, RecallArguments, RetainArguments, parse_arguments
+from consumer.tools.credentials import ToolError
 
 
-def test_what_fits() -> None:
-    assert read(RecallArguments, {"query": "x"}) == RecallArguments(query="x", fresh=False)
-    assert read(RecallArguments, {"query": "x" * MAX_QUERY, "fresh": True}).fresh
-    assert read(RetainArguments, {"content": "half an emoji \ud83d\0"}).content == "half an emoji "
+def test_valid_arguments_are_parsed() -> None:
+    assert parse_arguments(RecallArguments, {"query": "x"}) == RecallArguments(query="x", fresh=False)
+    assert parse_arguments(RecallArguments, {"query": "x" * MAX_QUERY, "fresh": True}).fresh
+    assert parse_arguments(RetainArguments, {"content": "half an emoji \ud83d\0"}).content == "half an emoji "
 
 
 @pytest.mark.parametrize(
-    ("given", "words"),
+    ("raw", "message"),
     [
         (None, "'query' is missing"),
         ({}, "'query' is missing"),
@@ -25,26 +25,28 @@ def test_what_fits() -> None:
         ({"query": 7}, "'query' must be text"),
         ({"query": ["x"]}, "'query' must be text"),
         ({"query": "x", "fresh": "yes"}, "'fresh' must be true or false"),
-        ({"query": "x", "bank": "paperclip::a::b"}, "no argument 'bank'"),
-        ({"query": "x", "agent_id": "ada"}, "no argument 'agent_id'"),
-        ({"query": "x", "que\ud800ries": 1}, "no argument 'queries'"),
+        ({"query": "x", "bank": "paperclip::a::b"}, "Unknown argument 'bank'"),
+        ({"query": "x", "agent_id": "ada"}, "Unknown argument 'agent_id'"),
+        ({"query": "x", "que\ud800ries": 1}, "Unknown argument 'queries'"),
     ],
 )
-def test_what_does_not_fit(given: dict[str, Any] | None, words: str) -> None:
-    with pytest.raises(Refused, match=words) as refusal:
-        read(RecallArguments, given)
-    assert refusal.value.status == 400
+def test_invalid_arguments_are_refused_with_a_message(raw: dict[str, Any] | None, message: str) -> None:
+    with pytest.raises(ToolError, match=message) as raised:
+        parse_arguments(RecallArguments, raw)
+    assert raised.value.status == 400
 
 
-def test_values_are_never_quoted() -> None:
-    with pytest.raises(Refused) as refusal:
-        read(RetainArguments, {"content": "hunter2" * MAX_CONTENT, "key": "hunter2"})
-    assert "hunter2" not in refusal.value.words
+def test_argument_errors_quote_no_value() -> None:
+    with pytest.raises(ToolError) as raised:
+        parse_arguments(RetainArguments, {"content": "hunter2" * MAX_CONTENT, "key": "hunter2"})
+    assert "hunter2" not in raised.value.message
 
 
 @pytest.mark.parametrize("model", [RecallArguments, RetainArguments])
-def test_the_schema_that_agents_see(model: type[RecallArguments | RetainArguments]) -> None:
+def test_the_schema_describes_every_argument_and_names_no_other_owner(
+    model: type[RecallArguments | RetainArguments],
+) -> None:
     schema = model.model_json_schema()
     assert schema["additionalProperties"] is False
-    assert all(each["description"] for each in schema["properties"].values())
+    assert all(spec["description"] for spec in schema["properties"].values())
     assert not {"bank", "agent", "company", "run", "user"} & set(schema["properties"])

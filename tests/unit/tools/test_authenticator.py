@@ -1,4 +1,4 @@
-"""Paperclip's word on a bearer: asked for once, kept for a while, and never made up."""
+"""Authentication by key: Paperclip is asked once, its answer is cached, and a failure is never cached."""
 
 import asyncio
 
@@ -6,9 +6,9 @@ import pytest
 
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.http.transport import Response
-from consumer.tools.authenticator import LIMIT, Callers, _Remembered
-from consumer.tools.credentials import Agent, Claims, Refused
-from tests.unit.tools.office import ADA, BEN, COMPANY, KEY, SECRET, Paperclip
+from consumer.tools.authenticator import CACHE_SIZE, Authenticator
+from consumer.tools.credentials import Agent, Claims, ToolError
+from tests.support.tools_fixture import ADA, BEN, COMPANY, KEY, SECRET, FakePaperclip
 
 
 class Clock:
@@ -19,8 +19,8 @@ class Clock:
 
 
 @pytest.fixture
-def paperclip() -> Paperclip:
-    return Paperclip()
+def paperclip() -> FakePaperclip:
+    return FakePaperclip()
 
 
 @pytest.fixture
@@ -29,61 +29,67 @@ def clock() -> Clock:
 
 
 @pytest.fixture
-def callers(paperclip: Paperclip, clock: Clock) -> Callers:
-    return Callers(SECRET, paperclip.client.with_key, 30.0, clock)
+def authenticator(paperclip: FakePaperclip, clock: Clock) -> Authenticator:
+    return Authenticator(SECRET, paperclip.client.with_key, 30.0, clock)
 
 
-async def test_a_key_is_asked_about_once_and_again_after_a_while(
-    callers: Callers, paperclip: Paperclip, clock: Clock
+async def test_a_known_key_is_cached_until_the_ttl_ends(
+    authenticator: Authenticator, paperclip: FakePaperclip, clock: Clock
 ) -> None:
     for _ in range(3):
-        assert await callers.identify(Claims(KEY[ADA])) == Agent(COMPANY, ADA, bearer=KEY[ADA])
-    assert paperclip.asked == [(KEY[ADA], "/api/agents/me")]
+        assert await authenticator.authenticate(Claims(KEY[ADA])) == Agent(COMPANY, ADA, bearer=KEY[ADA])
+    assert paperclip.requests == [(KEY[ADA], "/api/agents/me")]
     del paperclip.owners[KEY[ADA]]
     clock.now = 29.9
-    assert (await callers.identify(Claims(KEY[ADA]))).agent == ADA
+    assert (await authenticator.authenticate(Claims(KEY[ADA]))).agent == ADA
     clock.now = 30.1
-    with pytest.raises(Refused, match="does not know your key"):
-        await callers.identify(Claims(KEY[ADA]))
+    with pytest.raises(ToolError, match="does not know your key"):
+        await authenticator.authenticate(Claims(KEY[ADA]))
 
 
-async def test_a_refusal_is_kept_as_long(callers: Callers, paperclip: Paperclip, clock: Clock) -> None:
+async def test_a_refused_key_is_cached_until_the_ttl_ends(
+    authenticator: Authenticator, paperclip: FakePaperclip, clock: Clock
+) -> None:
     for _ in range(3):
-        with pytest.raises(Refused, match="does not know your key"):
-            await callers.identify(Claims("expired"))
-    assert len(paperclip.asked) == 1
+        with pytest.raises(ToolError, match="does not know your key"):
+            await authenticator.authenticate(Claims("expired"))
+    assert len(paperclip.requests) == 1
     paperclip.owners["expired"] = (COMPANY, BEN)
     clock.now = 30.1
-    assert (await callers.identify(Claims("expired"))).agent == BEN
+    assert (await authenticator.authenticate(Claims("expired"))).agent == BEN
 
 
-async def test_many_calls_at_once_ask_once(callers: Callers, paperclip: Paperclip) -> None:
-    found = await asyncio.gather(*(callers.identify(Claims(KEY[ADA])) for _ in range(50)))
-    assert {each.agent for each in found} == {ADA}
-    assert len(paperclip.asked) == 1
+async def test_concurrent_calls_with_one_key_share_one_lookup(
+    authenticator: Authenticator, paperclip: FakePaperclip
+) -> None:
+    agents = await asyncio.gather(*(authenticator.authenticate(Claims(KEY[ADA])) for _ in range(50)))
+    assert {agent.agent for agent in agents} == {ADA}
+    assert len(paperclip.requests) == 1
 
 
-async def test_a_caller_that_gives_up_takes_no_other_with_it(callers: Callers, paperclip: Paperclip) -> None:
+async def test_a_cancelled_call_does_not_cancel_the_shared_lookup(
+    authenticator: Authenticator, paperclip: FakePaperclip
+) -> None:
     paperclip.hangs = True
-    first, second = (asyncio.create_task(callers.identify(Claims(KEY[ADA]))) for _ in range(2))
+    first, second = (asyncio.create_task(authenticator.authenticate(Claims(KEY[ADA]))) for _ in range(2))
     await asyncio.wait([first, second], timeout=0.05)
-    assert len(paperclip.asked) == 1
+    assert len(paperclip.requests) == 1
     first.cancel()
     await asyncio.wait([first])
     assert not second.done()
     second.cancel()
 
 
-async def test_while_paperclip_is_down_nobody_is_refused_and_nothing_is_kept(
-    callers: Callers, paperclip: Paperclip
+async def test_while_paperclip_is_down_the_lookup_raises_and_is_not_cached(
+    authenticator: Authenticator, paperclip: FakePaperclip
 ) -> None:
     paperclip.down = True
     for _ in range(2):
         with pytest.raises(UpstreamDown):
-            await callers.identify(Claims(KEY[ADA]))
-    assert len(paperclip.asked) == 2
+            await authenticator.authenticate(Claims(KEY[ADA]))
+    assert len(paperclip.requests) == 2
     paperclip.down = False
-    assert (await callers.identify(Claims(KEY[ADA]))).agent == ADA
+    assert (await authenticator.authenticate(Claims(KEY[ADA]))).agent == ADA
 
 
 @pytest.mark.parametrize(
@@ -103,46 +109,33 @@ async def test_while_paperclip_is_down_nobody_is_refused_and_nothing_is_kept(
         (200, b'{"id":null,"companyId":null}', False),
     ],
 )
-async def test_what_each_answer_of_paperclip_means(
-    paperclip: Paperclip, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, refused: bool
+async def test_paperclips_response_refuses_the_key_or_raises(
+    paperclip: FakePaperclip, monkeypatch: pytest.MonkeyPatch, status: int, body: bytes, refused: bool
 ) -> None:
     monkeypatch.setattr(paperclip, "_answer", lambda *_: Response(status, {}, body))
-    callers = Callers(None, paperclip.client.with_key, 30.0)
-    with pytest.raises(Refused if refused else HandlingError):
-        await callers.identify(Claims(KEY[ADA]))
+    authenticator = Authenticator(None, paperclip.client.with_key, 30.0)
+    with pytest.raises(ToolError if refused else HandlingError):
+        await authenticator.authenticate(Claims(KEY[ADA]))
 
 
-async def test_the_gateway_is_not_asked_about(callers: Callers, paperclip: Paperclip) -> None:
-    assert callers.is_gateway(Claims(SECRET))
-    assert await callers.identify(Claims(SECRET, COMPANY, ADA)) == Agent(COMPANY, ADA)
-    assert paperclip.asked == []
+async def test_the_gateways_secret_needs_no_lookup(authenticator: Authenticator, paperclip: FakePaperclip) -> None:
+    assert authenticator.is_gateway(Claims(SECRET))
+    assert await authenticator.authenticate(Claims(SECRET, COMPANY, ADA)) == Agent(COMPANY, ADA)
+    assert paperclip.requests == []
 
 
-async def test_without_a_paperclip_api_only_the_gateway_is_believed() -> None:
-    callers = Callers(SECRET, None, 30.0)
-    assert (await callers.identify(Claims(SECRET, COMPANY, ADA))).agent == ADA
-    with pytest.raises(Refused, match="knows no Paperclip"):
-        await callers.identify(Claims(KEY[ADA], COMPANY, ADA))
+async def test_without_a_paperclip_api_only_the_gateway_is_authenticated() -> None:
+    authenticator = Authenticator(SECRET, None, 30.0)
+    assert (await authenticator.authenticate(Claims(SECRET, COMPANY, ADA))).agent == ADA
+    with pytest.raises(ToolError, match="no Paperclip API is configured"):
+        await authenticator.authenticate(Claims(KEY[ADA], COMPANY, ADA))
 
 
-async def test_a_flood_of_wrong_keys_is_bounded_and_pushes_no_good_one_out(
-    callers: Callers, paperclip: Paperclip
-) -> None:
-    await callers.identify(Claims(KEY[ADA]))
-    for number in range(LIMIT + 50):
-        with pytest.raises(Refused):
-            await callers.identify(Claims(f"guess-{number}"))
-    assert len(callers._refused._values) == LIMIT
-    asked = len(paperclip.asked)
-    await callers.identify(Claims(KEY[ADA]))
-    assert len(paperclip.asked) == asked
-
-
-def test_what_has_expired_is_let_go(clock: Clock) -> None:
-    remembered: _Remembered[str] = _Remembered(10.0, 100, clock)
-    for second in range(60):
-        clock.now = float(second)
-        remembered.put(b"%d" % second, "x")
-    assert len(remembered._values) == 10
-    assert remembered.get(b"59") == "x"
-    assert remembered.get(b"40") is None
+async def test_many_wrong_keys_do_not_evict_a_valid_one(authenticator: Authenticator, paperclip: FakePaperclip) -> None:
+    await authenticator.authenticate(Claims(KEY[ADA]))
+    for number in range(CACHE_SIZE + 50):
+        with pytest.raises(ToolError):
+            await authenticator.authenticate(Claims(f"guess-{number}"))
+    lookups = len(paperclip.requests)
+    await authenticator.authenticate(Claims(KEY[ADA]))
+    assert len(paperclip.requests) == lookups

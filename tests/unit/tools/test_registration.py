@@ -9,7 +9,7 @@ from consumer.errors import Permanent, Transient, Upstream
 from consumer.http.rest_client import RestClient
 from consumer.http.transport import Request, Response
 from consumer.tools.registration import FORWARDED, ConnectionSpec, ToolRegistration
-from tests.unit.tools.office import COMPANY, SECRET
+from tests.support.tools_fixture import COMPANY, SECRET
 
 SECRET_ID = "e0000000-0000-4000-8000-000000000001"
 CONNECTION_ID = "f0000000-0000-4000-8000-000000000001"

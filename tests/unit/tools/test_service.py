@@ -1,18 +1,18 @@
-"""What the tools answer: from the map, live, and after storing; each vector of the plugin has a test of its name."""
+"""The tools' results: cached, live, and after storing. Each vector of the plugin has a test of its name."""
 
 from typing import Any
 
 import pytest
 
 from consumer.errors import DeadLetterReason, Permanent, Transient, Upstream
-from consumer.memory.policy import BankPart, Rules
+from consumer.memory.policy import BankPart, MemoryPolicy
 from consumer.tools.arguments import RecallArguments, RetainArguments
-from consumer.tools.credentials import Agent, Refused
+from consumer.tools.credentials import Agent, ToolError
 from consumer.tools.results import ToolOutcome
 from consumer.tools.service import document_id
 from schemas.recalls import RecallStatus
 from tests.support.fakes import rejected, unreachable
-from tests.unit.tools.office import (
+from tests.support.tools_fixture import (
     ADA,
     ADAS_RUN,
     BENS_ISSUE,
@@ -23,11 +23,11 @@ from tests.unit.tools.office import (
     KEY,
     OLD_RUN,
     SERVED,
-    Office,
+    ToolsFixture,
     bank,
 )
 
-USERS = Rules(granularity=(BankPart.COMPANY, BankPart.AGENT, BankPart.USER))
+USERS = MemoryPolicy(granularity=(BankPart.COMPANY, BankPart.AGENT, BankPart.USER))
 JOS = f"{bank(ADA)}::user::jo@example.org"
 
 
@@ -40,270 +40,272 @@ def query(text: str = "release train?", **others: Any) -> RecallArguments:
 
 
 @pytest.fixture
-def office() -> Office:
-    return Office()
+def tools() -> ToolsFixture:
+    return ToolsFixture()
 
 
-async def test_recall_answers_from_the_run_s_memories_without_a_call(office: Office) -> None:
-    office.recalled(texts=[SERVED, "Two\n lines."])
-    answer = await office.memories.recall(agent(ADAS_RUN), query())
-    assert answer.text == f"<paperclip-memory>\n- {SERVED}\n- Two lines.\n</paperclip-memory>"
-    assert answer.outcome is ToolOutcome.CACHED
-    assert office.hindsight.calls == []
-    assert office.paperclip.asked == []  # the record proves whose run it is
+async def test_recall_answers_from_the_run_s_memories_without_a_call(tools: ToolsFixture) -> None:
+    tools.record_recall(texts=[SERVED, "Two\n lines."])
+    result = await tools.service.recall(agent(ADAS_RUN), query())
+    assert result.text == f"<paperclip-memory>\n- {SERVED}\n- Two lines.\n</paperclip-memory>"
+    assert result.outcome is ToolOutcome.CACHED
+    assert tools.hindsight.calls == []
+    assert tools.paperclip.requests == []  # the record proves whose run it is
 
 
-async def test_recall_without_cached_memories_asks_live(office: Office) -> None:
-    office.hindsight.banks[bank(ADA)] = {}
-    await office.memories.retain(agent(), RetainArguments(content=SERVED))
-    office.hindsight.digest()
-    answer = await office.memories.recall(agent(ADAS_RUN), query())
-    assert answer.outcome is ToolOutcome.LIVE
-    assert answer.text == f"<paperclip-memory>\n- {SERVED}\n</paperclip-memory>"
-    assert office.hindsight.called("recall")[0][:2] == (bank(ADA), "release train?")
+async def test_recall_without_cached_memories_asks_live(tools: ToolsFixture) -> None:
+    tools.hindsight.banks[bank(ADA)] = {}
+    await tools.service.retain(agent(), RetainArguments(content=SERVED))
+    tools.hindsight.run_workers()
+    result = await tools.service.recall(agent(ADAS_RUN), query())
+    assert result.outcome is ToolOutcome.LIVE
+    assert result.text == f"<paperclip-memory>\n- {SERVED}\n</paperclip-memory>"
+    assert tools.hindsight.called("recall")[0][:2] == (bank(ADA), "release train?")
 
 
-async def test_recall_with_no_result_answers_no_relevant_memories_found(office: Office) -> None:
+async def test_recall_with_no_result_answers_no_relevant_memories_found(tools: ToolsFixture) -> None:
     for run in (None, ADAS_RUN):
-        answer = await office.memories.recall(agent(run), query())
-        assert (answer.text, answer.outcome, answer.status) == ("No relevant memories found.", ToolOutcome.EMPTY, 200)
-    assert len(office.hindsight.calls) == 2
+        result = await tools.service.recall(agent(run), query())
+        assert (result.text, result.outcome, result.status) == ("No relevant memories found.", ToolOutcome.EMPTY, 200)
+    assert len(tools.hindsight.calls) == 2
 
 
-async def test_a_run_that_had_nothing_relevant_is_answered_without_a_call(office: Office) -> None:
-    office.recalled(texts=[])
-    answer = await office.memories.recall(agent(ADAS_RUN), query())
-    assert (answer.text, answer.outcome) == ("No relevant memories found.", ToolOutcome.EMPTY)
-    assert office.hindsight.calls == []
+async def test_recall_for_a_run_with_an_empty_record_makes_no_request(tools: ToolsFixture) -> None:
+    tools.record_recall(texts=[])
+    result = await tools.service.recall(agent(ADAS_RUN), query())
+    assert (result.text, result.outcome) == ("No relevant memories found.", ToolOutcome.EMPTY)
+    assert tools.hindsight.calls == []
 
 
-async def test_fresh_always_asks(office: Office) -> None:
-    office.recalled()
-    answer = await office.memories.recall(agent(ADAS_RUN), query(fresh=True))
-    assert answer.outcome is ToolOutcome.EMPTY
-    assert len(office.hindsight.called("recall")) == 1
+async def test_recall_with_fresh_searches_live_despite_cached_memories(tools: ToolsFixture) -> None:
+    tools.record_recall()
+    result = await tools.service.recall(agent(ADAS_RUN), query(fresh=True))
+    assert result.outcome is ToolOutcome.EMPTY
+    assert len(tools.hindsight.called("recall")) == 1
 
 
-async def test_a_failed_recall_is_made_up_for_live_in_the_same_bank(office: Office) -> None:
-    office.recalled(texts=[], status=RecallStatus.FAILED, bank_id="paperclip::elsewhere")
-    await office.memories.recall(agent(ADAS_RUN), query())
-    assert office.hindsight.called("recall")[0][0] == "paperclip::elsewhere"
+async def test_recall_for_a_run_with_a_failed_record_searches_its_bank_live(tools: ToolsFixture) -> None:
+    tools.record_recall(texts=[], status=RecallStatus.FAILED, bank_id="paperclip::elsewhere")
+    await tools.service.recall(agent(ADAS_RUN), query())
+    assert tools.hindsight.called("recall")[0][0] == "paperclip::elsewhere"
 
 
-async def test_retain_stores_with_agentid_companyid_runid_and_answers_memory_saved(office: Office) -> None:
-    answer = await office.memories.retain(agent(ADAS_RUN), RetainArguments(content=SERVED))
-    assert (answer.text, answer.outcome) == ("Memory saved.", ToolOutcome.LIVE)
-    stored_in, memory, _ = office.hindsight.called("retain")[0]
+async def test_retain_stores_with_agentid_companyid_runid_and_answers_memory_saved(tools: ToolsFixture) -> None:
+    result = await tools.service.retain(agent(ADAS_RUN), RetainArguments(content=SERVED))
+    assert (result.text, result.outcome) == ("Memory saved.", ToolOutcome.LIVE)
+    stored_in, memory, _ = tools.hindsight.called("retain")[0]
     assert stored_in == bank(ADA)
     assert memory.content == SERVED
-    assert memory.document_id == answer.document_id
+    assert memory.document_id == result.document_id
     assert dict(memory.metadata) == {"agentId": ADA, "companyId": COMPANY, "runId": ADAS_RUN, "issueId": ISSUE}
 
 
-async def test_retain_without_a_run_leaves_the_run_out(office: Office) -> None:
-    await office.memories.retain(agent(), RetainArguments(content=SERVED))
-    assert dict(office.hindsight.called("retain")[0][1].metadata) == {"agentId": ADA, "companyId": COMPANY}
+async def test_retain_without_a_run_stores_no_run_id(tools: ToolsFixture) -> None:
+    await tools.service.retain(agent(), RetainArguments(content=SERVED))
+    assert dict(tools.hindsight.called("retain")[0][1].metadata) == {"agentId": ADA, "companyId": COMPANY}
 
 
-async def test_the_same_text_of_the_same_run_is_one_document_and_one_operation(office: Office) -> None:
+async def test_retain_of_the_same_text_in_one_run_is_one_document_and_one_operation(tools: ToolsFixture) -> None:
     for text in (SERVED, SERVED, f"{SERVED} And on Fridays."):
-        await office.memories.retain(agent(ADAS_RUN), RetainArguments(content=text))
-    office.hindsight.digest()
-    assert len(office.hindsight.documents) == 2
-    operations = [operation for _, _, operation in office.hindsight.called("retain")]
+        await tools.service.retain(agent(ADAS_RUN), RetainArguments(content=text))
+    tools.hindsight.run_workers()
+    assert len(tools.hindsight.documents) == 2
+    operations = [operation for _, _, operation in tools.hindsight.called("retain")]
     assert operations[0] == operations[1] != operations[2]
 
 
-def test_other_runs_and_other_agents_have_other_documents() -> None:
-    ids = {document_id(each, SERVED) for each in (agent(), agent(ADAS_RUN), agent(OLD_RUN), Agent(COMPANY, "other"))}
+def test_document_ids_differ_by_run_and_agent_but_not_by_issue() -> None:
+    ids = {
+        document_id(caller, SERVED) for caller in (agent(), agent(ADAS_RUN), agent(OLD_RUN), Agent(COMPANY, "other"))
+    }
     assert len(ids) == 4
     assert document_id(agent(ADAS_RUN, ISSUE, None), SERVED) == document_id(agent(ADAS_RUN), SERVED)
 
 
-async def test_what_memory_served_is_not_saved_again(office: Office) -> None:
-    office.recalled()
-    served = (await office.memories.recall(agent(ADAS_RUN), query())).text
-    await office.memories.retain(agent(ADAS_RUN), RetainArguments(content=f"We keep it.\n{served}\nDone."))
-    assert office.hindsight.called("retain")[0][1].content == "We keep it.\n\n\nDone."
+async def test_retain_strips_recalled_memories_and_refuses_an_empty_rest(tools: ToolsFixture) -> None:
+    tools.record_recall()
+    served = (await tools.service.recall(agent(ADAS_RUN), query())).text
+    await tools.service.retain(agent(ADAS_RUN), RetainArguments(content=f"We keep it.\n{served}\nDone."))
+    assert tools.hindsight.called("retain")[0][1].content == "We keep it.\n\n\nDone."
     for nothing in (served, f"> {served}", "\u200b\n", "<paperclip-memory> never closed"):
-        with pytest.raises(Refused, match="nothing to save"):
-            await office.memories.retain(agent(ADAS_RUN), RetainArguments(content=nothing))
+        with pytest.raises(ToolError, match="nothing to save"):
+            await tools.service.retain(agent(ADAS_RUN), RetainArguments(content=nothing))
 
 
-async def test_an_unreachable_hindsight_is_an_answer_in_words_not_an_exception(office: Office) -> None:
-    office.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
-    answer = await office.memories.recall(agent(), query())
-    assert (answer.outcome, answer.status, answer.retry_after) == (ToolOutcome.FAILED, 503, 5)
-    assert answer.text == "Memory was not searched: Hindsight is not available now. Try again in 5 s."
-    office.hindsight.fail("retain", Transient("busy", upstream=Upstream.HINDSIGHT, retry_after=17.2))
-    answer = await office.memories.retain(agent(), RetainArguments(content=SERVED))
-    assert (answer.outcome, answer.retry_after) == (ToolOutcome.FAILED, 17)
-    assert answer.text.startswith("The memory was not saved: Hindsight is not available")
+async def test_an_unreachable_hindsight_is_an_answer_in_words_not_an_exception(tools: ToolsFixture) -> None:
+    tools.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
+    result = await tools.service.recall(agent(), query())
+    assert (result.outcome, result.status, result.retry_after) == (ToolOutcome.FAILED, 503, 5)
+    assert result.text == "Memory was not searched: Hindsight is not available. Try again in 5 s."
+    tools.hindsight.fail("retain", Transient("busy", upstream=Upstream.HINDSIGHT, retry_after=17.2))
+    result = await tools.service.retain(agent(), RetainArguments(content=SERVED))
+    assert (result.outcome, result.retry_after) == (ToolOutcome.FAILED, 17)
+    assert result.text.startswith("The memory was not saved: Hindsight is not available")
 
 
-async def test_hindsight_s_refusal_is_an_answer_in_words(office: Office) -> None:
+async def test_a_rejection_by_hindsight_gives_a_502_result(tools: ToolsFixture) -> None:
     too_large = Permanent("413", reason=DeadLetterReason.TOO_LARGE, upstream=Upstream.HINDSIGHT)
-    office.hindsight.fail("retain", too_large)
-    answer = await office.memories.retain(agent(), RetainArguments(content=SERVED))
-    assert (answer.text, answer.status) == ("The memory was not saved: Hindsight refuses it.", 502)
+    tools.hindsight.fail("retain", too_large)
+    result = await tools.service.retain(agent(), RetainArguments(content=SERVED))
+    assert (result.text, result.status) == ("The memory was not saved: Hindsight rejected the request.", 502)
 
 
-async def test_with_hindsight_down_the_map_still_answers(office: Office) -> None:
-    office.recalled()
-    office.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
-    assert (await office.memories.recall(agent(ADAS_RUN), query())).outcome is ToolOutcome.CACHED
+async def test_recall_returns_cached_memories_while_hindsight_is_down(tools: ToolsFixture) -> None:
+    tools.record_recall()
+    tools.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
+    assert (await tools.service.recall(agent(ADAS_RUN), query())).outcome is ToolOutcome.CACHED
 
 
-async def test_a_long_query_is_cut_and_on_an_old_hindsight_halved(office: Office) -> None:
-    office.hindsight.fail("recall", rejected(400))
-    await office.memories.recall(agent(), query("word " * 1600))
-    assert [len(call[1]) for call in office.hindsight.called("recall")] == [2000, 1000]
+async def test_a_long_query_is_truncated_and_halved_after_a_400(tools: ToolsFixture) -> None:
+    tools.hindsight.fail("recall", rejected(400))
+    await tools.service.recall(agent(), query("word " * 1600))
+    assert [len(call[1]) for call in tools.hindsight.called("recall")] == [2000, 1000]
 
 
 @pytest.mark.parametrize("text", ["?!", " ", "…"])
-async def test_a_query_without_a_word_is_refused(office: Office, text: str) -> None:
-    with pytest.raises(Refused, match="no word"):
-        await office.memories.recall(agent(), query(text))
-    assert office.hindsight.calls == []
+async def test_a_query_without_a_word_is_refused_without_a_request(tools: ToolsFixture, text: str) -> None:
+    with pytest.raises(ToolError, match="contains no word"):
+        await tools.service.recall(agent(), query(text))
+    assert tools.hindsight.calls == []
 
 
-@pytest.mark.parametrize("known", [True, False])
+@pytest.mark.parametrize("caught_up", [True, False])
 @pytest.mark.parametrize("run", [BENS_RUN, EVES_RUN, "b0000000-0000-4000-8000-0000000000ff"])
-async def test_another_agents_run_is_refused(office: Office, run: str, known: bool) -> None:
-    for each in (BENS_RUN, EVES_RUN):
-        office.recalled(each)
-    office.known = known
+async def test_every_tool_refuses_another_agents_run(tools: ToolsFixture, run: str, caught_up: bool) -> None:
+    for other_run in (BENS_RUN, EVES_RUN):
+        tools.record_recall(other_run)
+    tools.caught_up = caught_up
     for work in (
-        office.memories.recall(agent(run), query()),
-        office.memories.recall(agent(run), query(fresh=True)),
-        office.memories.retain(agent(run), RetainArguments(content=SERVED)),
-        office.memories.run_memories(agent(run)),
+        tools.service.recall(agent(run), query()),
+        tools.service.recall(agent(run), query(fresh=True)),
+        tools.service.retain(agent(run), RetainArguments(content=SERVED)),
+        tools.service.run_memories(agent(run)),
     ):
-        with pytest.raises(Refused) as refusal:
+        with pytest.raises(ToolError) as raised:
             await work
-        assert refusal.value.status == 401
-    assert office.hindsight.calls == []
+        assert raised.value.status == 401
+    assert tools.hindsight.calls == []
 
 
-async def test_even_the_gateway_gets_no_other_agents_run(office: Office) -> None:
-    office.recalled(BENS_RUN)
-    with pytest.raises(Refused):
-        await office.memories.recall(agent(BENS_RUN, key=None), query())
+async def test_the_gateway_cannot_use_another_agents_run(tools: ToolsFixture) -> None:
+    tools.record_recall(BENS_RUN)
+    with pytest.raises(ToolError):
+        await tools.service.recall(agent(BENS_RUN, key=None), query())
 
 
-async def test_paperclip_away_while_a_run_must_be_proven_is_an_answer(office: Office) -> None:
-    office.paperclip.down = True
-    answer = await office.memories.recall(agent(ADAS_RUN), query())
-    assert answer.text == "Memory was not searched: Paperclip is not available now. Try again in 5 s."
-    assert (await office.memories.recall(agent(ADAS_RUN, key=None), query())).outcome is ToolOutcome.EMPTY
+async def test_while_paperclip_is_down_only_a_run_that_needs_a_check_fails(tools: ToolsFixture) -> None:
+    tools.paperclip.down = True
+    result = await tools.service.recall(agent(ADAS_RUN), query())
+    assert result.text == "Memory was not searched: Paperclip is not available. Try again in 5 s."
+    assert (await tools.service.recall(agent(ADAS_RUN, key=None), query())).outcome is ToolOutcome.EMPTY
 
 
 # Banks that need a user
 
 
 @pytest.fixture
-def with_users() -> Office:
-    return Office(rules=USERS)
+def user_tools() -> ToolsFixture:
+    return ToolsFixture(rules=USERS)
 
 
 @pytest.mark.parametrize("key", [KEY[ADA], None])
-async def test_the_user_comes_from_the_runs_issue(with_users: Office, key: str | None) -> None:
-    await with_users.memories.recall(agent(ADAS_RUN, key=key), query())
-    await with_users.memories.retain(agent(ADAS_RUN, key=key), RetainArguments(content=SERVED))
-    assert [call[0] for call in with_users.hindsight.calls] == ["recall", "retain"]
-    assert {call[1] for call in with_users.hindsight.calls} == {JOS}
-    assert with_users.hindsight.called("retain")[0][1].metadata["userId"] == "jo@example.org"
+async def test_the_bank_has_the_user_of_the_runs_issue(user_tools: ToolsFixture, key: str | None) -> None:
+    await user_tools.service.recall(agent(ADAS_RUN, key=key), query())
+    await user_tools.service.retain(agent(ADAS_RUN, key=key), RetainArguments(content=SERVED))
+    assert [call[0] for call in user_tools.hindsight.calls] == ["recall", "retain"]
+    assert {call[1] for call in user_tools.hindsight.calls} == {JOS}
+    assert user_tools.hindsight.called("retain")[0][1].metadata["userId"] == "jo@example.org"
 
 
-async def test_a_failed_record_names_the_issue(with_users: Office) -> None:
-    with_users.recalled(texts=[], status=RecallStatus.FAILED, bank_id=None)
-    await with_users.memories.recall(agent(ADAS_RUN), query())
-    assert with_users.hindsight.called("recall")[0][0] == JOS
+async def test_a_failed_record_still_gives_the_issue_and_its_user(user_tools: ToolsFixture) -> None:
+    user_tools.record_recall(texts=[], status=RecallStatus.FAILED, bank_id=None)
+    await user_tools.service.recall(agent(ADAS_RUN), query())
+    assert user_tools.hindsight.called("recall")[0][0] == JOS
 
 
-async def test_without_a_run_an_issue_of_the_agent_names_the_user(with_users: Office) -> None:
-    await with_users.memories.recall(agent(issue=ISSUE), query())
-    assert with_users.hindsight.called("recall")[0][0] == JOS
-    with pytest.raises(Refused, match="not assigned to you"):
-        await with_users.memories.recall(agent(issue=BENS_ISSUE), query())
+async def test_without_a_run_an_issue_assigned_to_the_agent_gives_the_user(user_tools: ToolsFixture) -> None:
+    await user_tools.service.recall(agent(issue=ISSUE), query())
+    assert user_tools.hindsight.called("recall")[0][0] == JOS
+    with pytest.raises(ToolError, match="not assigned to you"):
+        await user_tools.service.recall(agent(issue=BENS_ISSUE), query())
 
 
 @pytest.mark.parametrize("run", [None, OLD_RUN])
-async def test_without_run_and_issue_there_is_no_wider_bank(with_users: Office, run: str | None) -> None:
-    with pytest.raises(Refused, match="not known whose this is") as refusal:
-        await with_users.memories.recall(agent(run), query())
-    assert refusal.value.status == 409
-    assert with_users.hindsight.calls == []
+async def test_without_run_and_issue_user_banks_are_refused_with_409(user_tools: ToolsFixture, run: str | None) -> None:
+    with pytest.raises(ToolError, match="the user is unknown") as raised:
+        await user_tools.service.recall(agent(run), query())
+    assert raised.value.status == 409
+    assert user_tools.hindsight.calls == []
 
 
-async def test_a_user_that_cannot_be_looked_up_now_is_an_answer_never_a_wider_bank(with_users: Office) -> None:
-    with_users.paperclip.down = True
+async def test_while_paperclip_is_down_user_banks_fail_without_a_request(user_tools: ToolsFixture) -> None:
+    user_tools.paperclip.down = True
     for key in (KEY[ADA], None):
-        answer = await with_users.memories.recall(agent(ADAS_RUN, key=key), query())
-        assert answer.outcome is ToolOutcome.FAILED
-    assert with_users.hindsight.calls == []
+        result = await user_tools.service.recall(agent(ADAS_RUN, key=key), query())
+        assert result.outcome is ToolOutcome.FAILED
+    assert user_tools.hindsight.calls == []
 
 
-async def test_a_user_known_to_be_absent_is_the_handlers_bank(with_users: Office) -> None:
-    with_users.paperclip.issues[ISSUE]["originId"] = None
-    await with_users.memories.recall(agent(ADAS_RUN), query())
-    assert with_users.hindsight.called("recall")[0][0] == bank(ADA)
+async def test_an_issue_without_a_user_gives_the_agents_bank(user_tools: ToolsFixture) -> None:
+    user_tools.paperclip.issues[ISSUE]["originId"] = None
+    await user_tools.service.recall(agent(ADAS_RUN), query())
+    assert user_tools.hindsight.called("recall")[0][0] == bank(ADA)
 
 
 @pytest.mark.parametrize("granularity", [(BankPart.USER,), (BankPart.COMPANY, BankPart.USER)])
-async def test_no_user_where_one_is_required(granularity: tuple[BankPart, ...]) -> None:
-    office = Office(rules=Rules(granularity=granularity, user_required=True))
-    office.paperclip.issues[ISSUE]["originId"] = None
-    with pytest.raises(Refused, match="this issue has none"):
-        await office.memories.recall(agent(ADAS_RUN), query())
+async def test_an_issue_without_a_user_is_refused_where_a_user_is_required(granularity: tuple[BankPart, ...]) -> None:
+    tools = ToolsFixture(rules=MemoryPolicy(granularity=granularity, user_required=True))
+    tools.paperclip.issues[ISSUE]["originId"] = None
+    with pytest.raises(ToolError, match="has no user"):
+        await tools.service.recall(agent(ADAS_RUN), query())
 
 
-async def test_an_issue_of_another_company_names_nobody(with_users: Office) -> None:
-    with_users.paperclip.issues[ISSUE]["companyId"] = "c0000000-0000-4000-8000-0000000000aa"
-    with pytest.raises(Refused):
-        await with_users.memories.recall(agent(ADAS_RUN, key=None), query())
+async def test_an_issue_of_another_company_gives_no_user(user_tools: ToolsFixture) -> None:
+    user_tools.paperclip.issues[ISSUE]["companyId"] = "c0000000-0000-4000-8000-0000000000aa"
+    with pytest.raises(ToolError):
+        await user_tools.service.recall(agent(ADAS_RUN, key=None), query())
 
 
-async def test_the_gateway_cannot_borrow_a_run_to_reach_its_user(with_users: Office) -> None:
-    with pytest.raises(Refused):
-        await with_users.memories.recall(agent(BENS_RUN, key=None), query())
+async def test_the_gateway_cannot_reach_a_user_through_another_agents_run(user_tools: ToolsFixture) -> None:
+    with pytest.raises(ToolError):
+        await user_tools.service.recall(agent(BENS_RUN, key=None), query())
 
 
-async def test_a_static_bank_is_everybodys() -> None:
-    office = Office(rules=Rules(static_bank="shared"))
-    await office.memories.recall(agent(), query())
-    assert office.hindsight.called("recall")[0][0] == "shared"
+async def test_a_static_bank_is_used_for_every_agent() -> None:
+    tools = ToolsFixture(rules=MemoryPolicy(static_bank="shared"))
+    await tools.service.recall(agent(), query())
+    assert tools.hindsight.called("recall")[0][0] == "shared"
 
 
 # GET /v1/runs/{runId}/memories
 
 
-async def test_memories_of_a_run(office: Office) -> None:
-    office.recalled()
-    answer = await office.memories.run_memories(agent(ADAS_RUN))
-    assert (SERVED in answer.text, answer.outcome) == (True, ToolOutcome.CACHED)
-    assert office.hindsight.calls == []
+async def test_run_memories_returns_the_cached_memories(tools: ToolsFixture) -> None:
+    tools.record_recall()
+    result = await tools.service.run_memories(agent(ADAS_RUN))
+    assert (SERVED in result.text, result.outcome) == (True, ToolOutcome.CACHED)
+    assert tools.hindsight.calls == []
 
 
-async def test_memories_of_an_unknown_run_are_what_the_handler_would_recall(office: Office) -> None:
-    await office.memories.run_memories(agent(ADAS_RUN))
-    assert office.hindsight.called("recall")[0][:2] == (bank(ADA), "Plan the release train")
-    office.paperclip.runs[ADAS_RUN]["contextSnapshot"]["paperclipWake"] = None
-    await office.memories.run_memories(agent(ADAS_RUN, key=None))
-    assert office.hindsight.called("recall")[1][:2] == (bank(ADA), "Plan the release")
+async def test_run_memories_without_a_record_searches_with_the_handlers_query(tools: ToolsFixture) -> None:
+    await tools.service.run_memories(agent(ADAS_RUN))
+    assert tools.hindsight.called("recall")[0][:2] == (bank(ADA), "Plan the release train")
+    tools.paperclip.runs[ADAS_RUN]["contextSnapshot"]["paperclipWake"] = None
+    await tools.service.run_memories(agent(ADAS_RUN, key=None))
+    assert tools.hindsight.called("recall")[1][:2] == (bank(ADA), "Plan the release")
 
 
-async def test_memories_of_a_failed_run_are_asked_with_its_query(office: Office) -> None:
-    office.recalled(texts=[], status=RecallStatus.FAILED, query="the old question")
-    await office.memories.run_memories(agent(ADAS_RUN))
-    assert office.hindsight.called("recall")[0][1] == "the old question"
+async def test_run_memories_for_a_failed_record_searches_with_its_query(tools: ToolsFixture) -> None:
+    tools.record_recall(texts=[], status=RecallStatus.FAILED, query="the old question")
+    await tools.service.run_memories(agent(ADAS_RUN))
+    assert tools.hindsight.called("recall")[0][1] == "the old question"
 
 
-async def test_a_run_about_nothing_has_no_memories(office: Office) -> None:
-    assert (await office.memories.run_memories(agent(OLD_RUN))).outcome is ToolOutcome.EMPTY
-    assert office.hindsight.calls == []
+async def test_run_memories_for_a_run_without_an_issue_is_empty(tools: ToolsFixture) -> None:
+    assert (await tools.service.run_memories(agent(OLD_RUN))).outcome is ToolOutcome.EMPTY
+    assert tools.hindsight.calls == []
 
 
-async def test_hindsight_away_for_a_run(office: Office) -> None:
-    office.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
-    assert (await office.memories.run_memories(agent(ADAS_RUN))).outcome is ToolOutcome.FAILED
+async def test_run_memories_fails_while_hindsight_is_down(tools: ToolsFixture) -> None:
+    tools.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
+    assert (await tools.service.run_memories(agent(ADAS_RUN))).outcome is ToolOutcome.FAILED

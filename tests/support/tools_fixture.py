@@ -1,4 +1,4 @@
-"""The tools as they run, on a stand-in for Hindsight and a Paperclip that knows keys, runs and issues."""
+"""The tools on a fake Hindsight and a fake Paperclip that knows keys, runs and issues."""
 
 import asyncio
 import json
@@ -11,22 +11,22 @@ from typing import Any
 import httpx
 
 from consumer.http.transport import ConnectError, Request, Response
-from consumer.memory.policy import Rules
+from consumer.memory.policy import MemoryPolicy
 from consumer.paperclip.client import PaperclipClient
-from consumer.recalls import RecallMap
-from consumer.tools.authenticator import Callers
+from consumer.recalls import RecallCache
+from consumer.tools.authenticator import Authenticator
 from consumer.tools.credentials import Agent
-from consumer.tools.dispatcher import Desk
+from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.results import Tool, ToolOutcome
 from consumer.tools.server import listening, serving, tools_app
-from consumer.tools.service import Memories
+from consumer.tools.service import MemoryService
 from schemas.codec import encode
 from schemas.recalls import RecallRecord, RecallStatus
 from tests.support.fakes import NOW, FakeHindsight
 
 COMPANY, OTHER_COMPANY = "c0000000-0000-4000-8000-000000000001", "c0000000-0000-4000-8000-000000000002"
 ADA, BEN, EVE = (f"a0000000-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))
-"""Ada and Ben are of one company, Eve of another."""
+"""Ada and Ben belong to one company, Eve to another."""
 ADAS_RUN, BENS_RUN, EVES_RUN, OLD_RUN = (f"b0000000-0000-4000-8000-00000000000{number}" for number in (1, 2, 3, 4))
 ISSUE, BENS_ISSUE, EVES_ISSUE = (f"d0000000-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))
 KEY = {ADA: "key-of-ada", BEN: "key-of-ben", EVE: "key-of-eve"}
@@ -34,8 +34,8 @@ SECRET = "the-operators-shared-secret"
 SERVED = "The release train leaves on Tuesdays."
 
 
-class Paperclip:
-    """Answers as the real one does to each kind of key; `paperclip` is a client of it under our own key."""
+class FakePaperclip:
+    """Answers as the real Paperclip does to each kind of key; `client` uses our own key."""
 
     def __init__(self) -> None:
         self.owners = {KEY[ADA]: (COMPANY, ADA), KEY[BEN]: (COMPANY, BEN), KEY[EVE]: (OTHER_COMPANY, EVE)}
@@ -50,7 +50,7 @@ class Paperclip:
             BENS_ISSUE: _issue(BENS_ISSUE, COMPANY, BEN, "project::bo@example.org"),
             EVES_ISSUE: _issue(EVES_ISSUE, OTHER_COMPANY, EVE, None),
         }
-        self.asked: list[tuple[str, str]] = []
+        self.requests: list[tuple[str, str]] = []
         self.down = False
         self.hangs = False
         self.client = PaperclipClient(self.send, "http://paperclip", key="our-board-key", user_agent="test")
@@ -58,7 +58,7 @@ class Paperclip:
     async def send(self, request: Request) -> Response:
         path = request.url.removeprefix("http://paperclip")
         token = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        self.asked.append((token, path))
+        self.requests.append((token, path))
         if self.hangs:
             await asyncio.Event().wait()
         if self.down:
@@ -74,51 +74,56 @@ class Paperclip:
             return _json(403, {"error": "Board access required"}) if agent else _json(200, [{"id": COMPANY}])
         if path == "/api/agents/me":
             return _json(200, {"id": agent, "companyId": company}) if agent else _json(401, {"error": "No agent"})
-        found = {"heartbeat-runs": self.runs, "issues": self.issues}[kind].get(id_)
-        if found is None or company not in (None, found["companyId"]):
+        stored = {"heartbeat-runs": self.runs, "issues": self.issues}[kind].get(id_)
+        if stored is None or company not in (None, stored["companyId"]):
             return _json(404, {"error": f"{kind} not found"})
-        return _json(200, found)
+        return _json(200, stored)
 
 
 @dataclass
-class Office:
-    """Everything, and what happened.
+class ToolsFixture:
+    """The wired tools with their fakes.
 
     Attributes:
         counted: calls by tool and outcome.
+        caught_up: False hides every recall, as while the recalls topic is still being read.
     """
 
-    rules: Rules = field(default_factory=Rules)
+    rules: MemoryPolicy = field(default_factory=MemoryPolicy)
     secret: str | None = SECRET
     hindsight: FakeHindsight = field(default_factory=FakeHindsight)
-    paperclip: Paperclip = field(default_factory=Paperclip)
-    recalls: RecallMap = field(
-        default_factory=lambda: RecallMap(runs=100, size=10_000_000, max_age=3600, now=lambda: NOW)
+    paperclip: FakePaperclip = field(default_factory=FakePaperclip)
+    recalls: RecallCache = field(
+        default_factory=lambda: RecallCache(runs=100, size=10_000_000, max_age=3600, now=lambda: NOW)
     )
     counted: Counter[tuple[Tool, ToolOutcome]] = field(default_factory=Counter)
     warnings: list[str] = field(default_factory=list)
-    known: bool = True
+    caught_up: bool = True
 
     @property
-    def memories(self) -> Memories:
-        return Memories(
-            self.rules, self.hindsight, lambda run: self.recalls.get(run) if self.known else None, self._see
-        )
+    def service(self) -> MemoryService:
+        def find_recall(run: str) -> RecallRecord | None:
+            return self.recalls.get(run) if self.caught_up else None
+
+        return MemoryService(self.rules, self.hindsight, find_recall, self._paperclip_for)
 
     @property
-    def desk(self) -> Desk:
+    def dispatcher(self) -> ToolDispatcher:
         def observe(tool: Tool, outcome: ToolOutcome, seconds: float) -> None:
             assert seconds >= 0
             self.counted[tool, outcome] += 1
 
-        callers = Callers(self.secret, self.paperclip.client.with_key, 30.0)
-        return Desk(self.memories, callers, observe, lambda event, **_fields: self.warnings.append(event))
+        def warn(event: str, **_fields: Any) -> None:
+            self.warnings.append(event)
 
-    def _see(self, agent: Agent) -> PaperclipClient:
+        authenticator = Authenticator(self.secret, self.paperclip.client.with_key, 30.0)
+        return ToolDispatcher(self.service, authenticator, observe, warn)
+
+    def _paperclip_for(self, agent: Agent) -> PaperclipClient:
         return self.paperclip.client.with_key(agent.bearer) if agent.bearer else self.paperclip.client
 
-    def recalled(self, run: str = ADAS_RUN, texts: Sequence[str] = (SERVED,), **changes: Any) -> None:
-        """Something was recalled at the start of a run, as the worker would write it."""
+    def record_recall(self, run: str = ADAS_RUN, texts: Sequence[str] = (SERVED,), **changes: Any) -> None:
+        """Record a recall for a run, as the worker writes it."""
         paperclip_run = self.paperclip.runs[run]
         company, agent = paperclip_run["companyId"], paperclip_run["agentId"]
         values: dict[str, Any] = {
@@ -137,8 +142,8 @@ class Office:
 
     @asynccontextmanager
     async def open(self, allowed_hosts: Sequence[str] = ("127.0.0.1",)) -> AsyncIterator[httpx.AsyncClient]:
-        """Serve on a free port, and give a client of it."""
-        app = tools_app(self.desk, version="1.2.3", allowed_hosts=allowed_hosts)
+        """Serve on a free port; yields a client."""
+        app = tools_app(self.dispatcher, version="1.2.3", allowed_hosts=allowed_hosts)
         with listening("127.0.0.1", 0) as bound:
             async with serving(app, bound, grace=1):
                 url = f"http://127.0.0.1:{bound.getsockname()[1]}"
@@ -147,14 +152,14 @@ class Office:
 
 
 def bearer(agent: str, run: str | None = None) -> dict[str, str]:
-    """What an agent sends."""
+    """Headers that an agent sends."""
     return {"Authorization": f"Bearer {KEY[agent]}"} | ({"X-Paperclip-Run-Id": run} if run else {})
 
 
 def gateway(
     agent: str | None = ADA, run: str | None = None, company: str = COMPANY, issue: str | None = None
 ) -> dict[str, str]:
-    """What Paperclip's gateway sends."""
+    """Headers that Paperclip's gateway sends."""
     headers = {"x-paperclip-run-id": run, "x-paperclip-issue-id": issue}
     if agent is not None:
         headers |= {"x-paperclip-company-id": company, "x-paperclip-agent-id": agent}
@@ -173,7 +178,7 @@ def call(name: str, **arguments: Any) -> dict[str, Any]:
 MCP_HEADERS = {"accept": "application/json, text/event-stream", "content-type": "application/json"}
 
 
-def said(reply: httpx.Response) -> tuple[str, bool]:
+def tool_text(reply: httpx.Response) -> tuple[str, bool]:
     """The text of an MCP result, and whether it is marked as an error."""
     result = reply.json()["result"]
     (content,) = result["content"]

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -270,15 +271,17 @@ def settings() -> None:
 
 @app.command()
 def schemas(
-    directory: Annotated[
-        Path, typer.Argument(help="Where to write; the repository's own is `schemas`.", file_okay=False)
-    ] = Path("schemas"),
+    name: Annotated[str | None, typer.Argument(help="Print this one; without it, list the names.")] = None,
 ) -> None:
-    """Write the JSON Schemas, the AsyncAPI document and the examples of all events."""
-    from schemas.generate import write  # noqa: PLC0415
-
-    for path in write(directory):
-        typer.echo(f"wrote {path}")
+    """Print a JSON Schema of an event, or the AsyncAPI document of all topics."""
+    directory = files("schemas")
+    names = sorted(entry.name for entry in directory.iterdir() if entry.name.endswith((".schema.json", ".yaml")))
+    if name is None:
+        typer.echo("\n".join(names))
+    elif name in names:
+        typer.echo((directory / name).read_text(encoding="utf-8"), nl=False)
+    else:
+        raise typer.BadParameter(f"unknown schema {name!r}: use one of {', '.join(names)}", param_hint="NAME")
 
 
 def _exit(code: int) -> None:

@@ -8,7 +8,7 @@ from consumer.memory.banks import choose_bank
 from consumer.memory.documents import Memory
 from consumer.memory.policy import MemoryPolicy
 from consumer.memory.sanitize import is_blank, sanitize, strip_unencodable
-from schemas.objects import Comment, Issue
+from schemas.paperclip import Comment, Issue
 
 
 @dataclass(frozen=True, slots=True)

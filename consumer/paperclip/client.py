@@ -24,7 +24,7 @@ from consumer.paperclip.models import (
     path_uuid,
     query_string,
 )
-from schemas.objects import Comment, Issue, Run
+from schemas.paperclip import Comment, Issue, Run
 
 T = TypeVar("T")
 

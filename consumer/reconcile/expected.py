@@ -7,7 +7,7 @@ from consumer.handlers.results import Skipped, SkipReason
 from consumer.handlers.retain_plan import LoadedComment, plan_retain
 from consumer.memory.policy import MemoryPolicy
 from consumer.relay.event_builder import Json
-from schemas.objects import Comment, Issue
+from schemas.paperclip import Comment, Issue
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from consumer.relay.assignee_history import Assignees, IssueThen
 from consumer.relay.event_builder import CREATED, DELETED, Json, event_id, of_activity
 from consumer.relay.times import instant, iso
 from consumer.relay.work import Progress, each_of
-from schemas.objects import Issue
+from schemas.paperclip import Issue
 
 SETTLING = 15.0
 """Seconds: comments made later are not judged, they may be on their way."""

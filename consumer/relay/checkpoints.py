@@ -10,7 +10,7 @@ from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.kafka.producer import Publisher
 from consumer.kafka.topic_reader import read_topic
 from schemas.codec import decode, encode
-from schemas.objects import CamelModel, Uuid
+from schemas.paperclip import CamelModel, Uuid
 
 BEGINNING = "beginning"
 """The key of the record that says when the relay was first started."""

@@ -41,7 +41,7 @@ from consumer.settings.types import (
     Url,
 )
 from consumer.settings.validation import PREFIX, label, together
-from schemas.objects import Uuid
+from schemas.paperclip import Uuid
 
 SECRETS_DIR = f"{PREFIX}SECRETS_DIR"
 PLUGIN_NAMES = {

@@ -7,7 +7,7 @@ from typing import Protocol
 from consumer.memory.banks import choose_bank
 from consumer.memory.policy import MemoryPolicy
 from consumer.tools.credentials import Agent, ToolError
-from schemas.objects import Issue, Run
+from schemas.paperclip import Issue, Run
 from schemas.recalls import RecallRecord
 
 NOT_YOUR_RUN = "The run that the request names is not yours."

@@ -52,8 +52,8 @@ def test_lagging_gives_the_group_position_of_each_partition_with_lag() -> None:
 
 
 def test_lags_of_a_group_are_sorted_by_partition() -> None:
-    found = lags({ZERO: 7}, {ONE: OffsetRange(0, 0), ZERO: OffsetRange(0, 10)}, {ZERO: 940.0}, now=1000.0)
-    assert found == (Lag(ZERO, 7, 10, 3, 60.0), Lag(ONE, None, 0, 0, 0.0))
+    group_lags = lags({ZERO: 7}, {ONE: OffsetRange(0, 0), ZERO: OffsetRange(0, 10)}, {ZERO: 940.0}, now=1000.0)
+    assert group_lags == (Lag(ZERO, 7, 10, 3, 60.0), Lag(ONE, None, 0, 0, 0.0))
 
 
 def test_a_deleted_topic_has_no_lag_despite_commits() -> None:

@@ -42,10 +42,10 @@ def make_poller(*answers: str | Exception) -> SourcePoller[str]:
 
 
 async def test_a_successful_poll_keeps_snapshot_time_and_duration() -> None:
-    poller = make_poller("seen")
+    poller = make_poller("snapshot")
     assert (poller.last, poller.polled) == (LastPoll(), False)
     await poller.poll()
-    assert (poller.last, poller.polled) == (LastPoll("seen", 1002.0, 2.0), True)
+    assert (poller.last, poller.polled) == (LastPoll("snapshot", 1002.0, 2.0), True)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ async def test_a_successful_poll_keeps_snapshot_time_and_duration() -> None:
     [(down("Kafka at x: refused"), "Kafka at x: refused"), (KeyError("bug"), "KeyError('bug')")],
 )
 async def test_a_failed_poll_keeps_only_the_time_of_the_last_success(error: Exception, reason: str) -> None:
-    poller = make_poller("seen", error)
+    poller = make_poller("snapshot", error)
     await poller.poll()
     await poller.poll()
     assert poller.last == LastPoll(None, 1002.0, 2.0, reason)
@@ -67,7 +67,7 @@ async def test_a_failed_first_poll_counts_as_polled() -> None:
 
 
 async def test_an_outage_is_logged_at_its_start_and_at_its_end() -> None:
-    poller = make_poller(down(), down(), down("another"), "seen", "seen")
+    poller = make_poller(down(), down(), down("another"), "snapshot", "snapshot")
     with capture_logs() as lines:
         for _ in range(5):
             await poller.poll()

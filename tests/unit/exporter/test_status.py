@@ -23,7 +23,7 @@ def screen(status: Status) -> str:
     return capture.get()
 
 
-def test_one_screen() -> None:
+def test_the_screen_shows_groups_partitions_hindsight_and_dead_letters() -> None:
     lines = [line.strip() for line in screen(ALL).splitlines()]
     assert lines[0] == "paperclip-memory, 2026-11-30 10:20:00 UTC"
     assert "recall: 2 members (stable), 2 records behind, the oldest for 12 s, last commit 3 s ago" in lines
@@ -37,26 +37,26 @@ def test_one_screen() -> None:
     assert "Dead letters: 3 open (2 rejected, 1 undecodable), 5 sent back" in lines
 
 
-def test_nothing_waits() -> None:
+def test_the_screen_of_a_caught_up_group_says_nothing_waits() -> None:
     caught_up = replace(RECALL, members=1, lags=(Lag(Partition("runs", 0), 7, 7, 0, 0.0),))
-    shown = screen(replace(ALL, kafka=replace(KAFKA, groups=(caught_up,)), letters=Letters({}, 0)))
-    assert "recall: 1 member (stable), nothing waits" in shown
-    assert "Dead letters: 0 open, 0 sent back" in shown
+    output = screen(replace(ALL, kafka=replace(KAFKA, groups=(caught_up,)), letters=Letters({}, 0)))
+    assert "recall: 1 member (stable), nothing waits" in output
+    assert "Dead letters: 0 open, 0 sent back" in output
 
 
-def test_a_topic_that_does_not_exist_is_told() -> None:
-    shown = screen(replace(ALL, kafka=replace(KAFKA, groups=(replace(RECALL, lags=()),))))
-    assert "✗ topic runs does not exist: run `paperclip-memory topics`" in shown
+def test_the_screen_names_a_missing_topic() -> None:
+    output = screen(replace(ALL, kafka=replace(KAFKA, groups=(replace(RECALL, lags=()),))))
+    assert "✗ topic runs does not exist: run `paperclip-memory topics`" in output
 
 
-def test_of_many_partitions_those_that_lag_are_shown() -> None:
+def test_the_screen_shows_only_lagging_partitions_of_many() -> None:
     lags = tuple(Lag(Partition("runs", n), 5, 5 + (n % 10 == 0), int(n % 10 == 0), 1.0) for n in range(SHOWN + 18))
-    shown = screen(replace(ALL, kafka=replace(KAFKA, groups=(replace(RECALL, lags=lags),))))
-    assert shown.count(" runs ") + shown.count("\nruns ") == 5
-    assert f"{SHOWN + 13} more partitions are not shown" in shown
+    output = screen(replace(ALL, kafka=replace(KAFKA, groups=(replace(RECALL, lags=lags),))))
+    assert output.count(" runs ") + output.count("\nruns ") == 5
+    assert f"{SHOWN + 13} more partitions are not shown" in output
 
 
-def test_json_holds_everything() -> None:
+def test_json_contains_every_partition_and_count() -> None:
     document = json.loads(as_json(ALL))
     assert (document["at"], document["silent"]) == ("2026-11-30T10:20:00Z", {})
     recall, retain = document["groups"]
@@ -84,7 +84,7 @@ def test_json_holds_everything() -> None:
     assert document["dead_letters"] == {"by_reason": {"rejected": 2, "undecodable": 1}, "redriven": 5}
 
 
-async def test_a_silent_source_is_named_and_hides_no_other() -> None:
+async def test_an_unavailable_source_is_named_and_the_others_are_shown() -> None:
     async def kafka() -> KafkaSnapshot:
         raise UpstreamDown("Kafka at x:9092: refused", upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)
 
@@ -96,15 +96,15 @@ async def test_a_silent_source_is_named_and_hides_no_other() -> None:
 
     status = await take(kafka, hindsight, letters, now=lambda: NOW)
     assert status == Status(NOW, None, HINDSIGHT, LETTERS, {"kafka": "Kafka at x:9092: refused"})
-    shown = screen(status)
-    assert "✗ kafka: Kafka at x:9092: refused" in shown
-    assert "counts from /metrics" in shown
-    assert "behind" not in shown
+    output = screen(status)
+    assert "✗ kafka: Kafka at x:9092: refused" in output
+    assert "counts from /metrics" in output
+    assert "behind" not in output
     assert json.loads(as_json(status))["groups"] is None
 
 
 @pytest.mark.parametrize(
-    ("seconds", "shown"),
+    ("seconds", "text"),
     [
         (0, "0 s"),
         (0.4, "0 s"),
@@ -115,13 +115,13 @@ async def test_a_silent_source_is_named_and_hides_no_other() -> None:
         (180_000, "2 d 2 h"),
     ],
 )
-def test_spans_read_well(seconds: float, shown: str) -> None:
+def test_time_spans_have_their_two_largest_units(seconds: float, text: str) -> None:
     status = replace(ALL, hindsight=replace(HINDSIGHT, oldest_pending=seconds))
-    assert f"the oldest unfinished is {shown} old" in screen(status)
+    assert f"the oldest unfinished is {text} old" in screen(status)
 
 
 @pytest.mark.parametrize(
     ("note", "at"), [("2026-11-30T10:20:00.000+00:00", NOW), ("", None), ("another's metadata", None)]
 )
-def test_when_a_commit_was_made_stands_in_its_note(note: str, at: float | None) -> None:
+def test_the_time_of_a_commit_is_read_from_its_metadata(note: str, at: float | None) -> None:
     assert committed_at(note) == at

@@ -133,9 +133,9 @@ def test_bank_hashes_are_short_stable_and_different() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_lane_events_are_logged(logger: Any, capture: LogCapture, signal: EngineEvent, line: dict[str, Any]) -> None:
-    shown = logged(logger, capture, signal)
-    assert shown["lane"] == "retain"
-    assert {**shown, **line} == shown
+    logged_line = logged(logger, capture, signal)
+    assert logged_line["lane"] == "retain"
+    assert {**logged_line, **line} == logged_line
 
 
 def test_repeated_poll_failures_are_logged_once_per_lane(logger: Any, capture: LogCapture) -> None:

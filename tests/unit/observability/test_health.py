@@ -33,9 +33,9 @@ def test_a_lane_is_live_while_it_makes_progress(state: LaneState, ok: bool, reas
 
 
 def test_a_blocked_event_loop_is_not_live() -> None:
-    seen = LaneSnapshot(2000.0, (lane(last_poll=2000.0),))
-    assert live(seen, STARTED, 2030.0, LIMITS).ok
-    health = live(seen, STARTED, 2031.0, LIMITS)
+    snapshot = LaneSnapshot(2000.0, (lane(last_poll=2000.0),))
+    assert live(snapshot, STARTED, 2030.0, LIMITS).ok
+    health = live(snapshot, STARTED, 2031.0, LIMITS)
     assert not health.ok
     assert health.reason == "the event loop has not run for 31 s (limit 30 s)"
 
@@ -45,8 +45,8 @@ def test_an_old_snapshot_does_not_make_a_lane_look_stalled() -> None:
 
 
 def test_only_the_stalled_lane_is_named() -> None:
-    seen = LaneSnapshot(2000.0, (lane(lane="recall", last_poll=2000.0), lane(last_poll=1.0)))
-    health = live(seen, STARTED, 2000.0, LIMITS)
+    snapshot = LaneSnapshot(2000.0, (lane(lane="recall", last_poll=2000.0), lane(last_poll=1.0)))
+    health = live(snapshot, STARTED, 2000.0, LIMITS)
     assert health.reason == "no progress: retain"
     assert health.lanes["recall"] == "makes progress"
 

@@ -37,13 +37,13 @@ def test_parked_records_have_a_series_for_every_reason() -> None:
 
 def test_an_open_breaker_is_1_only_for_its_reason() -> None:
     registry = registered(lane(breakers={Upstream.HINDSIGHT: BreakerReason.REFUSED}))
-    shown = {
+    values = {
         (upstream, reason): value(registry, "breaker_open", lane="retain", upstream=upstream, reason=reason)
         for upstream in Upstream
         for reason in BreakerReason
     }
-    assert shown.pop((Upstream.HINDSIGHT, BreakerReason.REFUSED)) == 1
-    assert set(shown.values()) == {0}
+    assert values.pop((Upstream.HINDSIGHT, BreakerReason.REFUSED)) == 1
+    assert set(values.values()) == {0}
 
 
 def test_partitions_are_summed_over_lanes() -> None:

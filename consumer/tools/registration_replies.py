@@ -72,3 +72,13 @@ def explain_call(answer: Json, url: str) -> str:
         f"{message}. Paperclip lists the tools at {url}, and agents cannot call them: look at the log of the tools, "
         f"then run connect again; if that does not help, delete {NAME!r} among the company's apps and run it once more"
     )
+
+
+def connection_problem(connection: Json) -> str | None:
+    """Why agents cannot use a connection that Paperclip lists; None if nothing speaks against it."""
+    if connection.get("status") != "active" or not connection.get("enabled"):
+        return f"the connection is turned off in Paperclip (status {connection.get('status')})"
+    health = connection.get("healthStatus")
+    if health in ("ok", "healthy", "unknown", None):
+        return None
+    return f"agents do not see the tools: the connection is in state {health!r}: {connection.get('healthMessage')}"

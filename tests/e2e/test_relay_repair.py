@@ -75,7 +75,7 @@ def forget(installation: RelayInstallation, bank: str, document: str) -> None:
 def test_audit_names_what_is_wrong_and_fix_repairs_it(
     installation: RelayInstallation, acme: PaperclipCompany, hindsight: Hindsight
 ) -> None:
-    """A failed operation, a deleted document, a stale, a doubled and a left-over one; what is not ours stays."""
+    """A failed operation, a deleted document, a stale, a duplicate and an orphaned one; documents of others stay."""
     ada, bea = acme.agent("Ada"), acme.agent("Bea")
     issue = acme.issue("Think", ada)
     acme.pause(ada)
@@ -102,10 +102,10 @@ def test_audit_names_what_is_wrong_and_fix_repairs_it(
 
         found = eventually("all are old enough", lambda: _report(installation, acme, comments=5), every=2.0)
         named = {
-            kind: [each["comment"] for each in found[kind]] for kind in ("missing", "stale", "doubled", "left_over")
+            kind: [each["comment"] for each in found[kind]] for kind in ("missing", "stale", "duplicate", "orphaned")
         }
         assert sorted(named.pop("missing")) == sorted([lost, failed])
-        assert named == {"stale": [stale], "doubled": [doubled], "left_over": [gone]}
+        assert named == {"stale": [stale], "duplicate": [doubled], "orphaned": [gone]}
         reasons = {each["comment"]: each["reason"] for each in found["missing"]}
         assert "its retain failed: RuntimeError: embedding 0 has dimension 10" in reasons[failed]
         assert [each["document"] for each in found["failed_operations"]] == [failed]
@@ -126,7 +126,7 @@ def _report(
 
 
 def _is_clean(installation: RelayInstallation, acme: PaperclipCompany) -> bool:
-    return bool(installation.audit()[acme.id]["held"] == 5)
+    return bool(installation.audit()[acme.id]["stored"] == 5)
 
 
 def test_a_backfill_twice_stores_once(installation: RelayInstallation, acme: PaperclipCompany) -> None:
@@ -153,7 +153,7 @@ def test_a_backfill_twice_stores_once(installation: RelayInstallation, acme: Pap
     assert installation.get(f"{quote_segment(acme.bank(bea))}/documents", limit=1) is None
     report = installation.audit()[acme.id]
     assert report["comments"] - report["skipped"].get("system_comment", 0) == PAST
-    assert (report["held"], report["elsewhere"]) == (PAST, 0)
+    assert (report["stored"], report["elsewhere"]) == (PAST, 0)
 
 
 def test_a_comment_that_the_plugin_stored_is_held_once(installation: RelayInstallation, acme: PaperclipCompany) -> None:
@@ -162,12 +162,12 @@ def test_a_comment_that_the_plugin_stored_is_held_once(installation: RelayInstal
     acme.pause(ada)
     said = acme.say(acme.issue("Think", ada), "Stored before we came.")
     retain(installation, acme.bank(ada), said, "Stored before we came.", agentId=ada, companyId=acme.id)
-    eventually("it is judged, and held", lambda: installation.audit()[acme.id]["held"] == 1, every=2.0)
+    eventually("it is judged, and held", lambda: installation.audit()[acme.id]["stored"] == 1, every=2.0)
     with installation.relay(), installation.worker():
         eventually("it is published", lambda: ("issue.comment.created", said) in installation.published())
         installation.wait_digested([acme.bank(ada)])
     assert list(installation.documents(acme.bank(ada))) == [said]
-    assert installation.audit()[acme.id]["held"] == 1
+    assert installation.audit()[acme.id]["stored"] == 1
 
 
 def _documents(operations: list[Json]) -> set[str | None]:

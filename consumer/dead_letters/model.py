@@ -8,19 +8,17 @@ of consumer groups.
 import json
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 from consumer.stream.dead_letter_writer import HEADER
-from consumer.stream.records import Record
+from consumer.stream.records import Headers, Record
 from schemas.codec import decode
 from schemas.events import REPAIR_HEADER, REPLAY_HEADER
+from schemas.timestamps import parse_timestamp
 
 ATTEMPT_HEADER = "redrive-attempt"
 """How often a record has been sent back, as a decimal number."""
 REPLAY = (REPLAY_HEADER, b"redrive")
 NOTE_HEADER = HEADER + "redriven"
-
-Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,8 +145,7 @@ def moment(text: str, now: float) -> float:
     """
     if text[-1:] in _UNITS and text[:-1].isascii() and text[:-1].isdigit():
         return now - int(text[:-1]) * _UNITS[text[-1]]
-    found = datetime.fromisoformat(text)
-    return (found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp()
+    return parse_timestamp(text)
 
 
 def obstacle(letter: Letter, sources: Collection[str]) -> str | None:

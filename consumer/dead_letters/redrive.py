@@ -7,26 +7,12 @@ few of them again next time: handlers make no second effect of that.
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from consumer.dead_letters.model import Headers, Letter, obstacle, revived_headers, write_note
+from consumer.dead_letters.model import Letter, obstacle, revived_headers, write_note
 from consumer.dead_letters.topic import LetterTopic, Progress
-from consumer.kafka.producer import RecordTooLarge
+from consumer.kafka.producer import RecordTooLarge, Write
 
 NOTED_AT_ONCE = 100
-
-
-class Publish(Protocol):
-    """Writes one record and returns when it is acknowledged; raises `UpstreamDown` or `RecordTooLarge`."""
-
-    async def __call__(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        partition: int | None = None,
-    ) -> None: ...
 
 
 @dataclass(slots=True)
@@ -66,7 +52,7 @@ async def redrive(
     letters: Sequence[Letter],
     topic: LetterTopic,
     sources: Mapping[str, int],
-    publish: Publish,
+    publish: Write,
     outcome: Outcome,
     progress: Progress,
     *,

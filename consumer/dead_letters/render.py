@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.table import Table
@@ -12,6 +11,7 @@ from rich.table import Table
 from consumer.dead_letters.model import Letter
 from consumer.dead_letters.redrive import Outcome
 from consumer.dead_letters.topic import Survey
+from schemas.timestamps import format_timestamp
 
 
 def table(letters: Sequence[Letter]) -> Table:
@@ -25,7 +25,8 @@ def table(letters: Sequence[Letter]) -> Table:
         cut = " (cut)" if letter.cut_from is not None else ""
         reason, event_type = letter.reason + cut, letter.event_type or "\N{EN DASH}"
         tries, redrives = str(letter.attempts), str(letter.redrives)
-        shown.add_row(letter.at, _time(letter.written), reason, event_type, source, tries, redrives, letter.error)
+        written = format_timestamp(letter.written, "seconds")
+        shown.add_row(letter.at, written, reason, event_type, source, tries, redrives, letter.error)
     return shown
 
 
@@ -79,7 +80,7 @@ def redrive_json(outcome: Outcome, chosen: Sequence[Letter], *, dry_run: bool) -
 
 
 def _plain(letter: Letter) -> dict[str, Any]:
-    return {"letter": letter.at, **asdict(letter), "written": _time(letter.written)}
+    return {"letter": letter.at, **asdict(letter), "written": format_timestamp(letter.written, "seconds")}
 
 
 def _json(**values: object) -> str:
@@ -92,7 +93,3 @@ def _counts(names: Iterable[str]) -> str:
 
 def _of(everything: Sequence[Letter], some: Sequence[Letter]) -> str:
     return f" of {len(everything)}" if len(some) < len(everything) else ""
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

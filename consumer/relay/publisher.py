@@ -4,13 +4,13 @@ import asyncio
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 from cachetools import LRUCache
 
-from consumer.kafka.producer import Headers, RecordTooLarge
+from consumer.kafka.producer import RecordTooLarge, Write
 from consumer.relay.event_builder import OutgoingEvent
 from consumer.relay.hooks import Hook, Published
+from consumer.stream.records import Headers
 from schemas.codec import encode
 from schemas.events import REPAIR_HEADER, REPLAY_HEADER
 from schemas.timestamps import parse_timestamp
@@ -20,14 +20,6 @@ REMEMBERED_EVENTS = 50_000
 CONCURRENT_KEYS = 64
 OLDEST_TIMESTAMP = 3600.0
 """Seconds: no record gets an older timestamp, or retention could remove it before a worker has read it."""
-
-
-class Write(Protocol):
-    """Writes one record and returns when Kafka has acknowledged it. Raises `UpstreamDown`, `RecordTooLarge`."""
-
-    async def __call__(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), *, timestamp: int | None = None
-    ) -> None: ...
 
 
 class EventPublisher:

@@ -8,12 +8,12 @@ import pytest
 
 from consumer.dead_letters import redrive as module
 from consumer.dead_letters import render
-from consumer.dead_letters.model import Headers, Letter, read_letter, read_note
+from consumer.dead_letters.model import Letter, read_letter, read_note
 from consumer.dead_letters.redrive import Outcome, plan, redrive
 from consumer.dead_letters.topic import LetterTopic, Survey
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.kafka.producer import RecordTooLarge
-from consumer.stream.records import Record
+from consumer.stream.records import Headers, Record
 from tests.unit.dead_letters.test_model import record
 
 SOURCES = {"comments": 8}
@@ -52,7 +52,13 @@ class Kafka:
         self.failures: dict[int, Exception] = {}
 
     async def publish(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers, partition: int | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
     ) -> None:
         if failure := self.failures.pop(len(self.sent), None):
             raise failure

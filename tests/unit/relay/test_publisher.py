@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.kafka.producer import Headers, RecordTooLarge
+from consumer.kafka.producer import RecordTooLarge
 from consumer.paperclip.models import Json
 from consumer.relay.event_builder import OutgoingEvent, event_id
 from consumer.relay.hooks import Published, RelayEvent
 from consumer.relay.publisher import OLDEST_TIMESTAMP, EventPublisher
+from consumer.stream.records import Headers
 from schemas.codec import decode
 from schemas.timestamps import format_timestamp, parse_timestamp
 from tests.support.fake_feed import NOON, new_id
@@ -26,7 +27,13 @@ class FakeTopic:
         self.concurrent = self.most_concurrent = 0
 
     async def publish(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), *, timestamp: int | None = None
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        partition: int | None = None,
+        timestamp: int | None = None,
     ) -> None:
         assert value is not None
         self.concurrent += 1

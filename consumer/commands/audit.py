@@ -60,11 +60,11 @@ async def _dead_letter_reasons(settings: Settings) -> dict[str, str]:
     """The reason of each open dead letter, by the id of its event; none if Kafka cannot be read."""
     try:
         with translate_kafka_errors(settings), progress_bar("reading dead letters") as progress:
-            survey = await dead_letter_topic(settings).survey(progress)
+            contents = await dead_letter_topic(settings).read(progress)
     except UpstreamDown as error:
         sys.stderr.write(f"! without the reasons of dead letters: {error}\n")
         return {}
-    return {letter.event_id: letter.reason for letter in survey.open if letter.event_id}
+    return {letter.event_id: letter.reason for letter in contents.open if letter.event_id}
 
 
 echo: Callable[[str], None] = print

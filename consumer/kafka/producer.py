@@ -17,7 +17,7 @@ class RecordTooLarge(Exception):
 
 
 class Write(Protocol):
-    """Writes one record and returns when Kafka has acknowledged it. Raises `UpstreamDown`, `RecordTooLarge`."""
+    """Writes one record, as `Publisher.publish`. Raises `UpstreamDown`, `RecordTooLarge`."""
 
     async def __call__(
         self,
@@ -25,6 +25,7 @@ class Write(Protocol):
         key: bytes | None,
         value: bytes | None,
         headers: Headers = (),
+        *,
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> None: ...
@@ -60,7 +61,7 @@ class Publisher:
 
         Raises:
             UpstreamDown: Kafka did not acknowledge it in time; it may have been written nevertheless.
-            TooLarge: the record is larger than the topic or the client allows.
+            RecordTooLarge: the record is larger than the topic or the client allows.
         """
         producer = None
         try:

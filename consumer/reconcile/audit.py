@@ -13,7 +13,7 @@ from consumer.memory.documents import Operation
 from consumer.memory.policy import MemoryPolicy
 from consumer.paperclip.models import Json, is_forbidden
 from consumer.reconcile.concurrency import Progress, for_each
-from consumer.reconcile.expected import Place, expected
+from consumer.reconcile.expected import ExpectedDocument, expect_document
 from consumer.reconcile.findings import (
     AuditedComment,
     BankOperation,
@@ -163,7 +163,7 @@ class Audit:
 
     async def _read_comment(self, comment: Json, history: IssueHistory, paperclip: _PaperclipState) -> None:
         """Add an existing comment, and the agents whose banks could hold it."""
-        document = expected(comment, await history.at(comment["createdAt"]), self._policy)
+        document = expect_document(comment, await history.at(comment["createdAt"]), self._policy)
         for agent in (comment["authorAgentId"], comment["derivedAuthorAgentId"]):
             if agent is not None:
                 paperclip.agents[agent] = None
@@ -190,7 +190,9 @@ class Audit:
             for bank in company_bank_ids(self._policy, company=company, agents=paperclip.agents, user=user)
         )
         expected_documents = (comment.expected for comment in paperclip.comments.values())
-        banks |= dict.fromkeys(document.bank for document in expected_documents if isinstance(document, Place))
+        banks |= dict.fromkeys(
+            document.bank for document in expected_documents if isinstance(document, ExpectedDocument)
+        )
         hindsight = _HindsightState(list(banks))
 
         async def read(bank: str) -> None:
@@ -238,7 +240,7 @@ class Audit:
 
     async def _confirm_missing(self, comment: AuditedComment) -> list[StoredDocument]:
         """Look for one document by its id: a list that moves while it is read can hide one."""
-        if not isinstance(comment.expected, Place):
+        if not isinstance(comment.expected, ExpectedDocument):
             return []
         bank = comment.expected.bank
         document = await self._hindsight.document(bank, comment.id)

@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from consumer.handlers.results import SkipReason
 from consumer.memory.documents import STALLED_AFTER, Operation
-from consumer.reconcile.expected import Place
+from consumer.reconcile.expected import ExpectedDocument
 from schemas.timestamps import parse_timestamp
 
 
@@ -32,7 +32,7 @@ class AuditedComment:
     id: str
     issue: str
     created: float
-    expected: Place | SkipReason
+    expected: ExpectedDocument | SkipReason
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,6 +32,7 @@ class FakeTopic:
         key: bytes | None,
         value: bytes | None,
         headers: Headers = (),
+        *,
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> None:

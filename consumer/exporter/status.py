@@ -16,6 +16,7 @@ from rich.text import Text
 from consumer.errors import PaperclipMemoryError
 from consumer.exporter.lag import Lag
 from consumer.exporter.snapshot import GroupSnapshot, HindsightSnapshot, KafkaSnapshot, OperationStatus
+from schemas.timestamps import format_timestamp
 
 T = TypeVar("T")
 
@@ -174,7 +175,7 @@ def _paperclip(state: PaperclipState, now: float) -> list[RenderableType]:
 def as_json(status: Status) -> str:
     """For scripts: every partition; null for a source that did not answer."""
     document = {
-        "at": _iso(status.at),
+        "at": format_timestamp(status.at, "seconds"),
         "silent": status.silent,
         "groups": None if status.kafka is None else [_group(group) for group in status.kafka.groups],
         "hindsight": None if status.hindsight is None else _queue(status.hindsight),
@@ -189,7 +190,7 @@ def _group(group: GroupSnapshot) -> dict[str, Any]:
         "group": group.name,
         "members": group.members,
         "state": group.state,
-        "last_commit": None if group.last_commit is None else _iso(group.last_commit),
+        "last_commit": None if group.last_commit is None else format_timestamp(group.last_commit, "seconds"),
         "lag_records": sum(lag.records for lag in group.lags),
         "lag_seconds": max((lag.seconds for lag in group.lags), default=0.0),
         "partitions": [
@@ -235,10 +236,6 @@ def _span(seconds: float) -> str:
             parts.append(f"{whole // size} {unit}")
             whole %= size
     return " ".join(parts[:2])
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _clock(seconds: float) -> str:

@@ -10,6 +10,7 @@ import structlog
 
 from consumer.commands.check import probe_at_start
 from consumer.commands.clients import USER_AGENT, open_paperclip, require_paperclip, reveal
+from consumer.commands.key_watch import watch_key
 from consumer.commands.runtime import (
     Process,
     cancel,
@@ -87,7 +88,7 @@ async def run_relay(settings: Settings, *, strict: bool) -> int:
     """
     require_paperclip(settings)
     process = start_process(settings, (), PaperclipOperation)
-    async with open_relay(process) as relay:
+    async with watch_key(process), open_relay(process) as relay:
         with serve_observability(process, "relay_metrics_port", ready=[partial(relay_ready, relay)]):
             if not await probe_at_start(process) and strict:
                 return ExitCode.FAILED

@@ -221,7 +221,7 @@ def _queue(seen: HindsightSnapshot) -> dict[str, Any]:
 
 def _paperclip_json(state: PaperclipState) -> dict[str, Any]:
     expires = state.key_expires
-    return asdict(state) | {"key_expires": None if expires is None else _iso(expires)}
+    return asdict(state) | {"key_expires": None if expires is None else format_timestamp(expires, "seconds")}
 
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))

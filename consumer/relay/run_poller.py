@@ -4,7 +4,8 @@ import asyncio
 from collections.abc import Collection
 from itertools import chain
 
-from consumer.paperclip.models import Json
+from consumer.errors import Permanent
+from consumer.paperclip.models import Json, is_uuid
 from consumer.relay.checkpoints import RunPosition
 from consumer.relay.concurrency import map_concurrently
 from consumer.relay.enrichment import EventEnricher
@@ -58,7 +59,7 @@ class RunPoller:
         listed, reported = await asyncio.gather(
             self._list(position.created - OVERLAP), map_concurrently(self._load, changed)
         )
-        rows = {row["id"]: row for row in listed}
+        rows = {row["id"]: row for row in listed if is_uuid(row["id"])}
         unlisted = [id_ for id_ in position.open if id_ not in rows and id_ not in changed]
         asked = unlisted[: UNLISTED_PER_SWEEP if full_sweep else 0]
         loaded = {run["id"]: run for run in chain(*reported, *await map_concurrently(self._load, asked))}
@@ -75,9 +76,17 @@ class RunPoller:
         )
 
     async def _load(self, run_id: str) -> list[Json]:
-        """The whole run; nothing if Paperclip does not show it."""
-        run = await self._paperclip.run_json(run_id)
+        """The whole run; nothing if Paperclip does not show it, or refuses it."""
+        try:
+            run = await self._paperclip.run_json(run_id)
+        except Permanent as error:
+            self._skip_run(run_id, error)
+            return []
         return [] if run is None else [run]
+
+    def _skip_run(self, run_id: str, error: Permanent) -> None:
+        fields = {"company": self._company, "run": run_id, "error": str(error)}
+        self._hook(Notice("skipping a run that cannot be read", fields))
 
     async def _list(self, floor: float) -> list[Json]:
         """Runs created since, and some more. Beyond the 1,000 that one list holds, each agent's own list is read."""
@@ -98,7 +107,11 @@ class RunPoller:
         """The envelopes of a run's transitions that are not known to be published."""
         envelopes = self._unpublished(events_from_run(run))
         if envelopes and run["status"] == "cancelled" and run["startedAt"] is not None:
-            ended_before = await self._paperclip.run_end_statuses(run["id"])
+            try:
+                ended_before = await self._paperclip.run_end_statuses(run["id"])
+            except Permanent as error:
+                self._skip_run(run["id"], error)
+                return []
             envelopes = self._unpublished(events_from_run(run, ended_before))
         return envelopes
 

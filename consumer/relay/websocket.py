@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
+from consumer.paperclip.models import is_uuid
 from consumer.relay.event_builder import ACTIONS, TERMINAL
 
 HEARTBEAT = 20.0
@@ -100,7 +101,7 @@ class WebSocketListener:
             if kind == "activity.logged" and payload["action"] in ACTIONS:
                 self._comments.set()
             elif kind == "heartbeat.run.status":
-                self._runs.set(runs=[payload["runId"]])
+                self._runs.set(runs=[run for run in [payload["runId"]] if is_uuid(run)])
                 if payload["status"] in TERMINAL:  # its last answer can be a comment without activity
                     self._comments.set(full_sweep=True)
         except (ValueError, LookupError, TypeError):

@@ -5,7 +5,7 @@ import pytest
 from consumer.relay import run_poller as module
 from consumer.relay.checkpoints import RunPosition
 from consumer.relay.enrichment import FRESH
-from tests.support.fake_feed import NOON
+from tests.support.fake_feed import FORBIDDEN, NOON
 from tests.unit.relay.harness import RelayHarness
 
 STARTED, FINISHED, FAILED, CANCELLED = (f"agent.run.{end}" for end in ("started", "finished", "failed", "cancelled"))
@@ -85,6 +85,32 @@ async def test_of_runs_begun_before_the_start_only_a_later_end_is_published() ->
     relay.feed.end_run(running)
     await relay.poll_runs()
     assert relay.publisher.published == [(FINISHED, running)]
+
+
+async def test_refused_run_is_a_notice_and_does_not_hold_up_other_runs(relay: RelayHarness, agent: str) -> None:
+    run = relay.feed.start_run(agent)
+    relay.feed.failures["run_json"].append(FORBIDDEN)
+    await relay.poll_runs("84f04695-b2f5-472e-9096-5cfbd079d332")
+    assert relay.publisher.published == [(STARTED, run)]
+    assert relay.notices == ["skipping a run that cannot be read"]
+
+
+async def test_cancelled_run_whose_log_is_refused_does_not_hold_up_other_runs(relay: RelayHarness, agent: str) -> None:
+    relay.feed.end_run(relay.feed.start_run(agent), "cancelled")
+    run = relay.feed.start_run(agent)
+    relay.feed.failures["run_end_statuses"].append(FORBIDDEN)
+    await relay.poll_runs()
+    assert relay.publisher.published == [(STARTED, run)]
+    assert relay.notices == ["skipping a run that cannot be read"]
+
+
+async def test_listed_run_whose_id_is_not_a_uuid_is_ignored(relay: RelayHarness, agent: str) -> None:
+    """It would not fit the checkpoint, and Paperclip could not be asked for it."""
+    run = relay.feed.start_run(agent)
+    relay.feed.runs_by_id["odd"] = relay.feed.runs_by_id[run] | {"id": "odd"}
+    await relay.poll_runs()
+    assert relay.publisher.published == [(STARTED, run)]
+    assert relay.run_position.open == (run,)
 
 
 class TestUnlistedRuns:

@@ -5,6 +5,8 @@ import pytest
 from consumer.relay import run_poller as module
 from consumer.relay.checkpoints import RunPosition
 from consumer.relay.enrichment import FRESH
+from consumer.relay.hooks import Notice
+from schemas.timestamps import format_timestamp
 from tests.support.fake_feed import FORBIDDEN, NOON
 from tests.unit.relay.harness import RelayHarness
 
@@ -113,6 +115,32 @@ async def test_listed_run_whose_id_is_not_a_uuid_is_ignored(relay: RelayHarness,
     assert relay.run_position.open == (run,)
 
 
+async def test_poll_after_many_runs_reads_one_page_again_and_a_sweep_reads_all(relay: RelayHarness, agent: str) -> None:
+    """Nothing new has happened: only a full sweep looks for changes of all runs of the last ten minutes."""
+    runs = []
+    for _ in range(4 * module.PAGE):
+        relay.feed.advance(0.5)
+        runs.append(relay.feed.start_run(agent))
+    await relay.poll_runs()
+    assert [key for _, key in relay.publisher.published] == runs
+    relay.feed.calls.clear()
+    await relay.poll_runs(full_sweep=False)
+    assert relay.feed.calls == {"runs": 1}
+    relay.feed.end_run(runs[0])
+    await relay.poll_runs()
+    assert (FINISHED, runs[0]) in relay.publisher.published
+
+
+async def test_poll_reads_beyond_the_page_if_all_of_its_runs_are_new(relay: RelayHarness, agent: str) -> None:
+    await relay.poll_runs()
+    runs = []
+    for _ in range(2 * module.PAGE):
+        relay.feed.advance(0.5)
+        runs.append(relay.feed.start_run(agent))
+    await relay.poll_runs(full_sweep=False)
+    assert [key for _, key in relay.publisher.published] == runs
+
+
 class TestUnlistedRuns:
     """Open runs that have fallen out of the list."""
 
@@ -179,7 +207,11 @@ class TestUnlistedRuns:
             relay.feed.advance(1)
             relay.feed.start_run(relay.feed.agent_ids[0])
         await relay.poll_runs()
-        assert any("more new runs" in notice for notice in relay.notices)
+        (lost,) = (event for event in relay.reported if isinstance(event, Notice))
+        assert "runs are lost" in lost.message
+        assert (lost.fields["agent"], lost.fields["from"]) == (relay.feed.agent_ids[0], format_timestamp(NOON))
+        await relay.poll_runs()
+        assert len(relay.notices) == 1  # the sweep reads known runs again
 
 
 class TestEmbeddedObjects:

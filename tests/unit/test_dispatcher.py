@@ -143,6 +143,16 @@ async def test_bank_and_error_of_the_result_are_added_to_the_facts() -> None:
     assert job.facts.keys() == {"event_id", "event_type"}
 
 
+@pytest.mark.parametrize("reference", ["PAP-12", "", "daily-digest"])
+@pytest.mark.parametrize("event_type", ["agent.run.finished", "agent.run.failed", "agent.run.cancelled"])
+async def test_the_end_of_a_run_is_a_tombstone_whatever_its_issue_is_called(event_type: str, reference: str) -> None:
+    fixture = HandlerFixture()
+    payload = {**RUN_STARTED["payload"], "issueId": reference}
+    event = {**RUN_STARTED, "eventType": event_type, "payload": payload}
+    assert await run_job(resolve(event, fixture=fixture)) == Done()
+    assert fixture.recalls.log == [(RUN, None)]
+
+
 async def test_a_job_can_run_again_after_a_failure() -> None:
     fixture = HandlerFixture()
     fixture.hindsight.fail("retain", unreachable(Upstream.HINDSIGHT))

@@ -27,8 +27,8 @@ from prometheus_client.parser import text_string_to_metric_families
 from consumer.embedded import hindsight as hindsight_server
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import ServerError
-from consumer.relay.times import instant
 from demo.ours import Service
+from schemas.timestamps import parse_timestamp
 from tests.e2e.office import Office, office, settle
 from tests.e2e.relay_site import RelaySite
 from tests.support import kafka_jvm
@@ -105,7 +105,7 @@ def published(at: Desk) -> dict[str, Any]:
         said.append(at.acme.say(at.issue, "We keep the cookie flow until March."))
         time.sleep(dice.uniform(0.2, 1.0))
     settle("all are published", lambda: {("issue.comment.created", each) for each in said} <= at.site.published())
-    made = {each["id"]: instant(each["createdAt"]) for each in at.acme.comments(at.issue)}
+    made = {each["id"]: parse_timestamp(each["createdAt"]) for each in at.acme.comments(at.issue)}
     times = [
         1000 * (written - made[event["payload"]["commentId"]])
         for event, written in records(at, "issue_comments")
@@ -127,7 +127,7 @@ def recalled(at: Desk) -> dict[str, Any]:
 
         settle("its run is over", over)
     at.acme.pause(at.agent)
-    began = {run["id"]: instant(run["startedAt"]) for run in at.acme.runs() if run["startedAt"]}
+    began = {run["id"]: parse_timestamp(run["startedAt"]) for run in at.acme.runs() if run["startedAt"]}
     settle("all are recalled", lambda: began.keys() <= {value["runId"] for value, _ in records(at, "recalls")})
     first: dict[str, float] = {}
     for value, written in records(at, "recalls"):

@@ -5,6 +5,7 @@ import os
 import sys
 import time
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -12,7 +13,7 @@ from uuid import UUID
 import typer
 
 from consumer.commands import event_loop
-from consumer.dead_letters.model import Filter, moment
+from consumer.dead_letters.model import DeadLetterFilter, parse_time_or_age
 from consumer.errors import DeadLetterReason, ExitCode, SettingsError
 from consumer.settings.model import load_settings
 from consumer.settings.reference import settings_help
@@ -105,7 +106,7 @@ def check(as_json: Json = False) -> None:
 
 def _when(text: str) -> float:
     try:
-        return moment(text, time.time())
+        return parse_time_or_age(text, time.time())
     except ValueError:
         raise typer.BadParameter(f"{text!r} is neither a time (2026-11-30T10:00) nor an age (90m, 2h, 7d)") from None
 
@@ -131,10 +132,10 @@ def list_dead_letters(
     as_json: Json = False,
 ) -> None:
     """Show the dead letters that were not sent back yet; never what they hold."""
-    from consumer.commands.dead_letters import list_letters  # noqa: PLC0415
+    from consumer.commands.dead_letters import list_dead_letters as run_list  # noqa: PLC0415
 
-    wanted = Filter(reason or (), event_type or (), since, until)
-    _exit(asyncio.run(list_letters(load_settings(), wanted, limit, as_json=as_json)))
+    letter_filter = DeadLetterFilter(reason or (), event_type or (), since, until)
+    _exit(asyncio.run(run_list(load_settings(), letter_filter, limit, as_json=as_json)))
 
 
 @letters.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
@@ -151,10 +152,10 @@ def redrive(
     as_json: Json = False,
 ) -> None:
     """Send dead letters back to the topics they came from, each once. Exit code 1 if Kafka took not all of them."""
-    from consumer.commands.dead_letters import redrive_letters  # noqa: PLC0415
+    from consumer.commands.dead_letters import redrive_dead_letters  # noqa: PLC0415
 
-    wanted = Filter(reason or (), event_type or (), since, until)
-    run = redrive_letters(load_settings(), wanted, limit, dry_run=dry_run, force=force, as_json=as_json)
+    letter_filter = DeadLetterFilter(reason or (), event_type or (), since, until)
+    run = redrive_dead_letters(load_settings(), letter_filter, limit, dry_run=dry_run, force=force, as_json=as_json)
     _exit(asyncio.run(run))
 
 
@@ -270,15 +271,17 @@ def settings() -> None:
 
 @app.command()
 def schemas(
-    directory: Annotated[
-        Path, typer.Argument(help="Where to write; the repository's own is `schemas`.", file_okay=False)
-    ] = Path("schemas"),
+    name: Annotated[str | None, typer.Argument(help="Print this one; without it, list the names.")] = None,
 ) -> None:
-    """Write the JSON Schemas, the AsyncAPI document and the examples of all events."""
-    from schemas.generate import write  # noqa: PLC0415
-
-    for path in write(directory):
-        typer.echo(f"wrote {path}")
+    """Print a JSON Schema of an event, or the AsyncAPI document of all topics."""
+    directory = files("schemas")
+    names = sorted(entry.name for entry in directory.iterdir() if entry.name.endswith((".schema.json", ".yaml")))
+    if name is None:
+        typer.echo("\n".join(names))
+    elif name in names:
+        typer.echo((directory / name).read_text(encoding="utf-8"), nl=False)
+    else:
+        raise typer.BadParameter(f"unknown schema {name!r}: use one of {', '.join(names)}", param_hint="NAME")
 
 
 def _exit(code: int) -> None:

@@ -7,10 +7,10 @@ from consumer.commands.progress import progress_bar
 from consumer.commands.reconcile_clients import ReconcileClients, new_repair, open_reconcile_clients
 from consumer.errors import ExitCode, HandlingError
 from consumer.kafka.options import groupless_consumer, translate_kafka_errors
-from consumer.reconcile.backfill import Survey, Wanted, publish, survey
+from consumer.reconcile.backfill import BackfillPlan, BackfillRequest, plan_backfill, publish_backfill
 from consumer.relay.checkpoints import Checkpoints
-from consumer.relay.times import instant, iso
 from consumer.settings.model import Settings
+from schemas.timestamps import format_timestamp, parse_timestamp
 
 
 async def run_backfill(
@@ -23,45 +23,46 @@ async def run_backfill(
     rate: float | None,
     force: bool,
 ) -> int:
-    """Publish a company's past comments; the exit code."""
-    wanted = Wanted(company, since, issue, rate, new_repair("backfill") if force else "")
+    """Publish a company's past comments. Returns the exit code."""
+    request = BackfillRequest(company, since, issue, rate, new_repair("backfill") if force else "")
     async with open_reconcile_clients(settings) as clients:
         try:
             with progress_bar("reading issues") as progress:
-                found = await survey(clients.paperclip, clients.copies, wanted, progress)
-            echo(_found(wanted, found))
+                plan = await plan_backfill(clients.paperclip, clients.enricher, request, progress)
+            echo(_plan_text(request, plan))
             if not dry_run:
-                await _publish(settings, clients, wanted, found)
+                await _publish(settings, clients, request, plan)
         except HandlingError as error:
             echo(f"✗ {error}")
             return ExitCode.FAILED
-    return ExitCode.FAILED if found.passed_over else 0
+    return ExitCode.FAILED if plan.unreadable_issues else 0
 
 
-async def _publish(settings: Settings, clients: ReconcileClients, wanted: Wanted, found: Survey) -> None:
-    checkpoints = Checkpoints(
-        clients.publisher, partial(groupless_consumer, settings), settings.topic_relay_checkpoints
-    )
+async def _publish(settings: Settings, clients: ReconcileClients, request: BackfillRequest, plan: BackfillPlan) -> None:
+    make_consumer = partial(groupless_consumer, settings)
+    checkpoints = Checkpoints(clients.publisher, make_consumer, settings.topic_relay_checkpoints)
     with translate_kafka_errors(settings):
         await checkpoints.read()
-    name = ":".join([wanted.company, wanted.issue or "*", iso(wanted.since), "forced" if wanted.repair else "plain"])
-    reached, announcements = checkpoints.backfilled(name), found.announcements
-    if reached is not None:
-        announcements = [each for each in announcements if instant(each.occurred_at) >= reached]
-        echo(f"going on at {iso(reached)}, where the same command was left: {len(announcements)} to go")
+    kind = "forced" if request.repair else "plain"
+    name = ":".join([request.company, request.issue or "*", format_timestamp(request.since), kind])
+    position, events = checkpoints.backfill_position(name), plan.events
+    if position is not None:
+        events = [event for event in events if parse_timestamp(event.occurred_at) >= position]
+        echo(f"resuming at {format_timestamp(position)}: {len(events)} comments to publish")
+    save = partial(checkpoints.write_backfill_position, name)
     with progress_bar("publishing") as progress:
-        await publish(announcements, clients.outbox, partial(checkpoints.write_backfill, name), progress, wanted.rate)
-    await checkpoints.write_backfill(name, None)
-    echo(f"published {len(announcements)} comments to {settings.topic_issue_comments}")
+        await publish_backfill(events, clients.events, save, progress, request.rate)
+    await checkpoints.write_backfill_position(name, None)
+    echo(f"published {len(events)} comments to {settings.topic_issue_comments}")
 
 
-def _found(wanted: Wanted, found: Survey) -> str:
-    lines = [f"company {wanted.company}: {len(found.announcements)} comments since {iso(wanted.since)}"]
-    if found.announcements:
-        lines[0] += f", the oldest of {found.announcements[0].occurred_at}"
-    if found.deleted:
-        lines.append(f"{found.deleted} deleted ones are left out")
-    lines += [f"issue {issue} could not be read: {why}" for issue, why in found.passed_over.items()]
+def _plan_text(request: BackfillRequest, plan: BackfillPlan) -> str:
+    lines = [f"company {request.company}: {len(plan.events)} comments since {format_timestamp(request.since)}"]
+    if plan.events:
+        lines[0] += f", the oldest of {plan.events[0].occurred_at}"
+    if plan.deleted:
+        lines.append(f"{plan.deleted} deleted comments are left out")
+    lines += [f"issue {issue} could not be read: {why}" for issue, why in plan.unreadable_issues.items()]
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ from importlib.metadata import version
 
 from pydantic import SecretStr
 
-from consumer.dead_letters.topic import LetterTopic
+from consumer.dead_letters.topic import DeadLetterTopic
 from consumer.errors import SettingsError, Upstream
 from consumer.hindsight.client import HindsightClient
 from consumer.http.backends import open_transport
@@ -81,10 +81,10 @@ def require_paperclip(settings: Settings) -> str:
     return settings.paperclip_api_url
 
 
-def dead_letter_topic(settings: Settings) -> LetterTopic:
+def dead_letter_topic(settings: Settings) -> DeadLetterTopic:
     """The dead letters of all lanes."""
     sources = (settings.topic_agent_runs, settings.topic_issue_comments)
-    return LetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, sources)
+    return DeadLetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, sources)
 
 
 def reveal(value: SecretStr | None) -> str | None:

@@ -12,12 +12,12 @@ from consumer.kafka.options import producer
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.paperclip.client import PaperclipClient
-from consumer.relay.enrichment import Copies
-from consumer.relay.publisher import Outbox
-from consumer.relay.signals import RelaySignal
-from consumer.relay.times import iso
+from consumer.relay.enrichment import EventEnricher
+from consumer.relay.hooks import RelayEvent
+from consumer.relay.publisher import EventPublisher
 from consumer.settings.model import Settings
 from consumer.settings.types import LogFormat, LogLevel
+from schemas.timestamps import format_timestamp
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +27,8 @@ class ReconcileClients:
     paperclip: PaperclipClient
     hindsight: HindsightClient
     publisher: Publisher
-    copies: Copies
-    outbox: Outbox
+    enricher: EventEnricher
+    events: EventPublisher
 
 
 @asynccontextmanager
@@ -44,15 +44,17 @@ async def open_reconcile_clients(settings: Settings) -> AsyncIterator[ReconcileC
             paperclip,
             hindsight,
             publisher,
-            Copies(paperclip, _ignore, enabled=True, issues=settings.memory_policy().needs_user, now=time.time),
-            Outbox(publisher.publish, _ignore, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments),
+            EventEnricher(paperclip, _ignore, True, settings.memory_policy().needs_user, time.time),
+            EventPublisher(
+                publisher.publish, _ignore, runs=settings.topic_agent_runs, comments=settings.topic_issue_comments
+            ),
         )
 
 
 def new_repair(command: str) -> str:
     """A value for the header `repair` that was never used: Hindsight ignores an operation id that it has seen."""
-    return f"{command} {iso(time.time())}"
+    return f"{command} {format_timestamp(time.time())}"
 
 
-def _ignore(_: RelaySignal) -> None:
+def _ignore(_: RelayEvent) -> None:
     """The commands print their own progress."""

@@ -25,14 +25,14 @@ from consumer.observability.health import Health
 from consumer.observability.relay_gauges import RelayGauges, count_published, log_relay
 from consumer.paperclip.models import PaperclipOperation
 from consumer.relay.checkpoints import Checkpoint, Checkpoints
-from consumer.relay.comment_poller import CommentFeed
-from consumer.relay.company_follower import Company
-from consumer.relay.enrichment import Copies
-from consumer.relay.publisher import Outbox
-from consumer.relay.relay import Plan, Relay
-from consumer.relay.run_poller import RunFeed
-from consumer.relay.signals import Notify, RelaySignal, Source
-from consumer.relay.websocket import Hints
+from consumer.relay.comment_poller import CommentPoller
+from consumer.relay.company_follower import CompanyFollower
+from consumer.relay.enrichment import EventEnricher
+from consumer.relay.hooks import Hook, RelayEvent, Source
+from consumer.relay.publisher import EventPublisher
+from consumer.relay.relay import Relay, RelayConfig
+from consumer.relay.run_poller import RunPoller
+from consumer.relay.websocket import WebSocketListener
 from consumer.settings.model import Settings
 
 
@@ -42,37 +42,40 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
     settings = process.settings
     url = require_paperclip(settings)
     topics = {Source.COMMENTS: settings.topic_issue_comments, Source.RUNS: settings.topic_agent_runs}
-    notify = _both(count_published(process.registry, topics.values()), log_relay(structlog.get_logger()))
-    publisher = Publisher(partial(producer, settings))
+    hook = _both(count_published(process.registry, topics.values()), log_relay(structlog.get_logger()))
+    producing = Publisher(partial(producer, settings))
     async with AsyncExitStack() as stack:
-        stack.push_async_callback(publisher.close)
+        stack.push_async_callback(producing.close)
         paperclip = await stack.enter_async_context(
             open_paperclip(settings, settings.relay_in_flight, process.metrics.measured)
         )
-        checkpoints = Checkpoints(publisher, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
-        copies = Copies(paperclip, notify, settings.relay_enrich, settings.memory_policy().needs_user, time.time)
+        checkpoints = Checkpoints(producing, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
+        every_issue = settings.memory_policy().needs_user
+        enricher = EventEnricher(paperclip, hook, settings.relay_enrich, every_issue, time.time)
 
-        def open_company(at: Checkpoint) -> Company:
-            outbox = Outbox(publisher.publish, notify, runs=topics[Source.RUNS], comments=topics[Source.COMMENTS])
-            comments = CommentFeed(paperclip, outbox, copies, notify, at.company_id, at.start)
-            runs = RunFeed(paperclip, outbox, copies, notify, at.company_id, at.start)
-            company = Company(
-                at,
-                comments,
-                runs,
+        def open_follower(checkpoint: Checkpoint) -> CompanyFollower:
+            company, start = checkpoint.company_id, checkpoint.start
+            publisher = EventPublisher(
+                producing.publish, hook, runs=topics[Source.RUNS], comments=topics[Source.COMMENTS]
+            )
+            follower = CompanyFollower(
+                checkpoint,
+                CommentPoller(paperclip, publisher, enricher, hook, company, start),
+                RunPoller(paperclip, publisher, enricher, hook, company, start),
                 checkpoints,
-                notify,
-                poll=settings.relay_poll_interval,
-                sweep=settings.relay_sweep_interval,
+                hook,
+                poll_interval=settings.relay_poll_interval,
+                sweep_interval=settings.relay_sweep_interval,
             )
             if settings.relay_websocket:
-                wakes = company.wakes[Source.COMMENTS], company.wakes[Source.RUNS]
-                company.hints = Hints(url, _headers(reveal(settings.paperclip_api_key)), at.company_id, *wakes)
-            return company
+                headers = _headers(reveal(settings.paperclip_api_key))
+                triggers = follower.triggers[Source.COMMENTS], follower.triggers[Source.RUNS]
+                follower.websocket = WebSocketListener(url, headers, company, *triggers)
+            return follower
 
-        plan = Plan(settings.relay_companies, settings.relay_start)
-        relay = Relay(plan, paperclip, checkpoints, open_company, notify)
-        process.registry.register(RelayGauges(topics, relay.read_at, relay.states))
+        config = RelayConfig(settings.relay_companies, settings.relay_start)
+        relay = Relay(config, paperclip, checkpoints, open_follower, hook)
+        process.registry.register(RelayGauges(topics, relay.caught_up_at, relay.states))
         yield relay
 
 
@@ -102,12 +105,12 @@ def relay_ready(relay: Relay) -> Health:
     return Health(ok=relay.ready, reason="follows Paperclip" if relay.ready else "has not found its companies yet")
 
 
-def _both(*notifies: Notify) -> Notify:
-    def notify(signal_: RelaySignal) -> None:
-        for each in notifies:
-            each(signal_)
+def _both(*hooks: Hook) -> Hook:
+    def both(event: RelayEvent) -> None:
+        for hook in hooks:
+            hook(event)
 
-    return notify
+    return both
 
 
 def _headers(key: str | None) -> dict[str, str]:

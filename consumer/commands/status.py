@@ -53,5 +53,5 @@ async def run_status(settings: Settings, *, watch: bool, json: bool) -> int:
 
 async def _letters(settings: Settings) -> Letters:
     with translate_kafka_errors(settings):
-        survey = await dead_letter_topic(settings).survey(lambda _done, _total: None)
-    return Letters(dict(Counter(letter.reason for letter in survey.open)), survey.redriven)
+        contents = await dead_letter_topic(settings).read(lambda _done, _total: None)
+    return Letters(dict(Counter(letter.reason for letter in contents.open)), contents.redriven)

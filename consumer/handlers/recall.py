@@ -15,7 +15,7 @@ from consumer.memory.banks import choose_bank, derive_bank_id
 from consumer.memory.recall_query import build_query, is_searchable
 from consumer.memory.sanitize import is_blank
 from schemas.events import AgentRunStarted, RunPayload
-from schemas.objects import Issue, Run, WakeComment
+from schemas.paperclip import Issue, Run, WakeComment
 from schemas.recalls import RecallRecord, RecallStatus
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
@@ -14,6 +15,21 @@ Headers = Sequence[tuple[str, bytes | None]]
 
 class RecordTooLarge(Exception):
     """Neither the client nor the broker takes a record of this size."""
+
+
+class Write(Protocol):
+    """Writes one record, as `Publisher.publish`. Raises `UpstreamDown`, `RecordTooLarge`."""
+
+    async def __call__(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> None: ...
 
 
 class Publisher:
@@ -46,7 +62,7 @@ class Publisher:
 
         Raises:
             UpstreamDown: Kafka did not take it in time; it may have been written all the same.
-            TooLarge: it is larger than the topic or the client allows.
+            RecordTooLarge: it is larger than the topic or the client allows.
         """
         producer = None
         try:

@@ -12,7 +12,7 @@ from enum import StrEnum
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.exporter.snapshot import GroupState, OperationStatus, OperationType, Source
 from consumer.handlers.results import SkipReason
-from consumer.relay.signals import RelayState
+from consumer.relay.hooks import RelayState
 from consumer.stream.hooks import AttemptOutcome, BreakerReason, CommitResult, ParkReason, RebalanceKind
 from consumer.tools.results import Tool, ToolOutcome
 

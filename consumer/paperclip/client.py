@@ -24,7 +24,7 @@ from consumer.paperclip.models import (
     path_uuid,
     query_string,
 )
-from schemas.objects import Comment, Issue, Run
+from schemas.paperclip import Comment, Issue, Run
 
 T = TypeVar("T")
 
@@ -227,7 +227,7 @@ class PaperclipClient:
         return reply.headers.get("date")
 
     async def health(self) -> None:
-        """Return if Paperclip is up. HandlerContext no key, so it proves none."""
+        """Return if Paperclip is up. Needs no key, so it proves none."""
         operation = PaperclipOperation.HEALTH
         reply = await self._rest.call(operation, "GET", "/api/health", timeout=self._probe_timeout)
         self._rest.read(reply, operation, lambda value: value["status"])

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from consumer.errors import DeadLetterReason, Permanent
-from schemas.objects import UUID_PATTERN, Comment, Issue, Run
+from schemas.paperclip import UUID_PATTERN, Comment, Issue, Run
 
 Json = dict[str, Any]
 M = TypeVar("M", Run, Issue, Comment)

@@ -1,4 +1,4 @@
-"""An hour of work in small, with everything killed once along the way: nothing is missing, doubled or left over.
+"""An hour of work in small, with everything killed once along the way: nothing is missing, duplicate or orphaned.
 
 Real Paperclip, Hindsight and Apache Kafka. `PAPERCLIP_MEMORY_TEST_FULL_SIZE=1` gives it its full size.
 """
@@ -141,7 +141,7 @@ def test_an_hour_of_work(
         assert {kind: found for kind, found in _faults(reports).items() if found} == {}
         for company in companies:
             report = reports[company.office.id]
-            assert report["held"] == report["comments"] - sum(report["skipped"].values()), report
+            assert report["stored"] == report["comments"] - sum(report["skipped"].values()), report
             assert set(report["skipped"]) <= {"system_comment", "no_agent"}
         held = [id_ for bank in banks for id_ in site.held(bank)]
         assert len(held) == len(set(held))
@@ -168,5 +168,5 @@ def _judged(site: RelaySite, companies: list[Company]) -> dict[str, Json] | None
 
 
 def _faults(reports: dict[str, Json]) -> dict[str, list[Json]]:
-    kinds = ("missing", "stale", "doubled", "left_over", "failed_operations", "hung_operations")
+    kinds = ("missing", "stale", "duplicate", "orphaned", "failed_operations", "stalled_operations")
     return {kind: [each for report in reports.values() for each in report[kind]] for kind in kinds}

@@ -73,7 +73,7 @@ def forget(site: RelaySite, bank: str, document: str) -> None:
 
 
 def test_audit_names_what_is_wrong_and_fix_repairs_it(site: RelaySite, acme: Office, hindsight: Hindsight) -> None:
-    """A failed operation, a deleted document, a stale, a doubled and a left-over one; what is not ours stays."""
+    """A failed operation, a deleted document, a stale, a duplicate and an orphaned one; documents of others stay."""
     ada, bea = acme.agent("Ada"), acme.agent("Bea")
     issue = acme.issue("Think", ada)
     acme.pause(ada)
@@ -98,10 +98,10 @@ def test_audit_names_what_is_wrong_and_fix_repairs_it(site: RelaySite, acme: Off
 
         found = settle("all are old enough", lambda: _report(site, acme, comments=5), every=2.0)
         named = {
-            kind: [each["comment"] for each in found[kind]] for kind in ("missing", "stale", "doubled", "left_over")
+            kind: [each["comment"] for each in found[kind]] for kind in ("missing", "stale", "duplicate", "orphaned")
         }
         assert sorted(named.pop("missing")) == sorted([lost, failed])
-        assert named == {"stale": [stale], "doubled": [doubled], "left_over": [gone]}
+        assert named == {"stale": [stale], "duplicate": [doubled], "orphaned": [gone]}
         reasons = {each["comment"]: each["reason"] for each in found["missing"]}
         assert "its retain failed: RuntimeError: embedding 0 has dimension 10" in reasons[failed]
         assert [each["document"] for each in found["failed_operations"]] == [failed]
@@ -120,7 +120,7 @@ def _report(site: RelaySite, acme: Office, *, comments: int) -> "dict[str, list[
 
 
 def _is_clean(site: RelaySite, acme: Office) -> bool:
-    return bool(site.audit()[acme.id]["held"] == 5)
+    return bool(site.audit()[acme.id]["stored"] == 5)
 
 
 def test_a_backfill_twice_stores_once(site: RelaySite, acme: Office) -> None:
@@ -147,7 +147,7 @@ def test_a_backfill_twice_stores_once(site: RelaySite, acme: Office) -> None:
     assert site.get(f"{quote_segment(acme.bank(bea))}/documents", limit=1) is None
     report = site.audit()[acme.id]
     assert report["comments"] - report["skipped"].get("system_comment", 0) == PAST
-    assert (report["held"], report["elsewhere"]) == (PAST, 0)
+    assert (report["stored"], report["elsewhere"]) == (PAST, 0)
 
 
 def test_a_comment_that_the_plugin_stored_is_held_once(site: RelaySite, acme: Office) -> None:
@@ -156,12 +156,12 @@ def test_a_comment_that_the_plugin_stored_is_held_once(site: RelaySite, acme: Of
     acme.pause(ada)
     said = acme.say(acme.issue("Think", ada), "Stored before we came.")
     retain(site, acme.bank(ada), said, "Stored before we came.", agentId=ada, companyId=acme.id)
-    settle("it is judged, and held", lambda: site.audit()[acme.id]["held"] == 1, every=2.0)
+    settle("it is judged, and held", lambda: site.audit()[acme.id]["stored"] == 1, every=2.0)
     with site.relay(), site.worker():
         settle("it is published", lambda: ("issue.comment.created", said) in site.published())
         site.wait_digested([acme.bank(ada)])
     assert list(site.documents(acme.bank(ada))) == [said]
-    assert site.audit()[acme.id]["held"] == 1
+    assert site.audit()[acme.id]["stored"] == 1
 
 
 def _documents(operations: list[Json]) -> set[str | None]:

@@ -11,7 +11,7 @@ from consumer.observability.metrics import METRICS, Result
 from consumer.observability.prometheus import Metrics, result_of
 from consumer.observability.relay_gauges import RelayGauges, count_published
 from consumer.observability.tool_metrics import ToolMetrics
-from consumer.relay.signals import Source
+from consumer.relay.hooks import Source
 from consumer.stream.hooks import (
     AttemptOutcome,
     BreakerChanged,

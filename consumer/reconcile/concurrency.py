@@ -1,4 +1,4 @@
-"""Working through a list, several items at once."""
+"""Works through a list, several items at once."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -6,17 +6,17 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-AT_ONCE = 8
+CONCURRENT_ITEMS = 8
 
 Progress = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
+"""Takes how many items are done, and of how many."""
 
 
-async def each_of(items: Sequence[T], work: Callable[[T], Awaitable[None]], progress: Progress) -> None:
-    """Do the work for each item. The first that fails ends all, and its error is raised."""
-    slots, done = asyncio.Semaphore(AT_ONCE), 0
+async def for_each(items: Sequence[T], work: Callable[[T], Awaitable[None]], progress: Progress) -> None:
+    """Do the work for each item. The first error ends everything and is raised."""
+    slots, done = asyncio.Semaphore(CONCURRENT_ITEMS), 0
 
-    async def one(item: T) -> None:
+    async def run(item: T) -> None:
         nonlocal done
         async with slots:
             await work(item)
@@ -26,6 +26,6 @@ async def each_of(items: Sequence[T], work: Callable[[T], Awaitable[None]], prog
     try:
         async with asyncio.TaskGroup() as tasks:
             for item in items:
-                tasks.create_task(one(item))
+                tasks.create_task(run(item))
     except BaseExceptionGroup as group:
         raise group.exceptions[0] from None

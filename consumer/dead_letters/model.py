@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
 from consumer.stream.dead_letter_writer import HEADER
-from consumer.stream.records import Record
+from consumer.stream.records import Headers, Record
 from schemas.codec import decode
 from schemas.events import REPAIR_HEADER, REPLAY_HEADER
 from schemas.timestamps import parse_timestamp
@@ -19,8 +19,6 @@ ATTEMPT_HEADER = "redrive-attempt"
 """How often a record has been sent back, as a decimal number."""
 REPLAY = (REPLAY_HEADER, b"redrive")
 NOTE_HEADER = HEADER + "redriven"
-
-Headers = list[tuple[str, bytes | None]]
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.table import Table
@@ -12,6 +11,7 @@ from rich.table import Table
 from consumer.dead_letters.model import DeadLetter
 from consumer.dead_letters.redrive import RedriveResult
 from consumer.dead_letters.topic import TopicContents
+from schemas.timestamps import format_timestamp
 
 
 def render_table(letters: Sequence[DeadLetter]) -> Table:
@@ -25,7 +25,7 @@ def render_table(letters: Sequence[DeadLetter]) -> Table:
         truncated = " (truncated)" if letter.truncated_from is not None else ""
         reason, event_type = letter.reason + truncated, letter.event_type or "\N{EN DASH}"
         attempts, redrives = str(letter.attempts), str(letter.redrives)
-        written = _format_time(letter.written)
+        written = format_timestamp(letter.written, "seconds")
         table.add_row(letter.label, written, reason, event_type, source, attempts, redrives, letter.error)
     return table
 
@@ -81,7 +81,7 @@ def redrive_json(result: RedriveResult, chosen: Sequence[DeadLetter], *, dry_run
 
 
 def _letter_json(letter: DeadLetter) -> dict[str, Any]:
-    return {"position": letter.label, **asdict(letter), "written": _format_time(letter.written)}
+    return {"position": letter.label, **asdict(letter), "written": format_timestamp(letter.written, "seconds")}
 
 
 def _json(**values: object) -> str:
@@ -90,7 +90,3 @@ def _json(**values: object) -> str:
 
 def _counts(names: Iterable[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in Counter(names).most_common())
-
-
-def _format_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

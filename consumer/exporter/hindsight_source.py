@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -11,6 +10,7 @@ from prometheus_client.samples import Sample
 from consumer.exporter.snapshot import Backlog, HindsightSnapshot, OperationStatus, OperationType
 from consumer.hindsight.models import Stats
 from consumer.memory.documents import Operation
+from schemas.timestamps import parse_timestamp
 
 UNFINISHED = (OperationStatus.PENDING, OperationStatus.PROCESSING)
 
@@ -57,8 +57,7 @@ class HindsightReader:
         for status in UNFINISHED:
             oldest = await self._hindsight.oldest_operation(bank, status)
             if oldest is not None and oldest.created_at is not None:
-                made = datetime.fromisoformat(oldest.created_at)
-                ages.append(self._now() - (made if made.tzinfo else made.replace(tzinfo=UTC)).timestamp())
+                ages.append(self._now() - parse_timestamp(oldest.created_at))
         return max(ages)
 
 

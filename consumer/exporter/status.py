@@ -16,6 +16,7 @@ from rich.text import Text
 from consumer.errors import PaperclipMemoryError
 from consumer.exporter.lag import Lag
 from consumer.exporter.snapshot import GroupSnapshot, HindsightSnapshot, KafkaSnapshot, OperationStatus
+from schemas.timestamps import format_timestamp
 
 T = TypeVar("T")
 
@@ -29,18 +30,35 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
+class PaperclipState:
+    """Paperclip and what agents can do there.
+
+    Attributes:
+        release: None if Paperclip does not tell it.
+        key_expires: seconds since the epoch; None if our key does not end or its end is not known.
+        tool_problems: why agents of a company cannot use the tools, by the company's id.
+    """
+
+    release: str | None
+    key_expires: float | None
+    tool_problems: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """What was seen.
+    """The installation at one moment.
 
     Attributes:
         at: when, seconds since the epoch.
         kafka, hindsight, letters: None if the source did not answer; `silent` says why, by its name.
+        paperclip: also None where no Paperclip is configured.
     """
 
     at: float
     kafka: KafkaSnapshot | None
     hindsight: HindsightSnapshot | None
     letters: Letters | None
+    paperclip: PaperclipState | None
     silent: dict[str, str]
 
 
@@ -48,6 +66,7 @@ async def take(
     kafka: Callable[[], Awaitable[KafkaSnapshot]],
     hindsight: Callable[[], Awaitable[HindsightSnapshot]],
     letters: Callable[[], Awaitable[Letters]],
+    paperclip: Callable[[], Awaitable[PaperclipState | None]],
     now: Callable[[], float] = time.time,
 ) -> Status:
     """Ask all sources at once; one that does not answer hides no other."""
@@ -60,10 +79,14 @@ async def take(
             silent[name] = str(error)
             return None
 
-    seen = await asyncio.gather(ask("kafka", kafka), ask("hindsight", hindsight), ask("dead letters", letters))
+    seen = await asyncio.gather(
+        ask("kafka", kafka), ask("hindsight", hindsight), ask("dead letters", letters), ask("paperclip", paperclip)
+    )
     return Status(now(), *seen, silent)
 
 
+KEY_WARNING = 7 * 86_400.0
+"""Seconds before the end of Paperclip's key from which its end is a warning."""
 SHOWN = 32
 """Partitions of a group that are shown; beyond that, only those with a lag."""
 
@@ -78,6 +101,8 @@ def as_screen(status: Status) -> RenderableType:
         parts += ["", *_hindsight(seen)]
     if letters := status.letters:
         parts += ["", _letters(letters)]
+    if paperclip := status.paperclip:
+        parts += ["", *_paperclip(paperclip, status.at)]
     return Group(*parts)
 
 
@@ -135,14 +160,27 @@ def _letters(letters: Letters) -> Text:
     return text.append((f" ({reasons})" if reasons else "") + f", {letters.redriven} sent back")
 
 
+def _paperclip(state: PaperclipState, now: float) -> list[RenderableType]:
+    text = Text.assemble(("Paperclip", "bold"), f": release {state.release or 'unknown'}")
+    if state.key_expires is not None:
+        left = state.key_expires - now
+        text.append(f", our key ends in {_span(left)}", style="yellow" if left < KEY_WARNING else "")
+    problems = [
+        Text(f"✗ tools of company {company}: {problem}", style="red")
+        for company, problem in state.tool_problems.items()
+    ]
+    return [text, *problems]
+
+
 def as_json(status: Status) -> str:
     """For scripts: every partition; null for a source that did not answer."""
     document = {
-        "at": _iso(status.at),
+        "at": format_timestamp(status.at, "seconds"),
         "silent": status.silent,
         "groups": None if status.kafka is None else [_group(group) for group in status.kafka.groups],
         "hindsight": None if status.hindsight is None else _queue(status.hindsight),
         "dead_letters": None if status.letters is None else asdict(status.letters),
+        "paperclip": None if status.paperclip is None else _paperclip_json(status.paperclip),
     }
     return json.dumps(document, indent=2)
 
@@ -152,7 +190,7 @@ def _group(group: GroupSnapshot) -> dict[str, Any]:
         "group": group.name,
         "members": group.members,
         "state": group.state,
-        "last_commit": None if group.last_commit is None else _iso(group.last_commit),
+        "last_commit": None if group.last_commit is None else format_timestamp(group.last_commit, "seconds"),
         "lag_records": sum(lag.records for lag in group.lags),
         "lag_seconds": max((lag.seconds for lag in group.lags), default=0.0),
         "partitions": [
@@ -181,6 +219,11 @@ def _queue(seen: HindsightSnapshot) -> dict[str, Any]:
     }
 
 
+def _paperclip_json(state: PaperclipState) -> dict[str, Any]:
+    expires = state.key_expires
+    return asdict(state) | {"key_expires": None if expires is None else format_timestamp(expires, "seconds")}
+
+
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
 
 
@@ -193,10 +236,6 @@ def _span(seconds: float) -> str:
             parts.append(f"{whole // size} {unit}")
             whole %= size
     return " ".join(parts[:2])
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _clock(seconds: float) -> str:

@@ -4,7 +4,6 @@ A failure of Paperclip or Hindsight does not fail the event: without a good reco
 that Kafka does not acknowledge is raised.
 """
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from consumer.errors import HandlingError, Upstream
@@ -17,6 +16,7 @@ from consumer.memory.sanitize import is_blank
 from schemas.events import AgentRunStarted, RunPayload
 from schemas.paperclip import Issue, Run, WakeComment
 from schemas.recalls import RecallRecord, RecallStatus
+from schemas.timestamps import format_timestamp
 
 
 class _RecallQuery(NamedTuple):
@@ -73,7 +73,7 @@ async def recall(event: AgentRunStarted, delivery: DeliveryInfo, context: Handle
                 query=text,
                 status=_status(failure, memories),
                 memories=memories,
-                recalled_at=datetime.fromtimestamp(context.now(), UTC).isoformat(timespec="milliseconds"),
+                recalled_at=format_timestamp(context.now()),
             )
         )
     return Done(bank) if failure is None else Degraded(failure.upstream or Upstream.HINDSIGHT, str(failure), bank)

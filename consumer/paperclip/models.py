@@ -8,6 +8,7 @@ from urllib.parse import urlencode
 
 from consumer.errors import DeadLetterReason, Permanent
 from schemas.paperclip import Comment, Issue, Run, is_uuid
+from schemas.timestamps import parse_timestamp
 
 Json = dict[str, Any]
 M = TypeVar("M", Run, Issue, Comment)
@@ -30,6 +31,8 @@ class PaperclipOperation(StrEnum):
     RUN_EVENTS = "run_events"
     PLUGINS = "plugins"
     CLOCK = "clock"
+    KEY = "key"
+    TOOL_CONNECTIONS = "tool_connections"
 
 
 LOOKUPS = (
@@ -39,6 +42,8 @@ LOOKUPS = (
     PaperclipOperation.AGENTS,
     PaperclipOperation.HEALTH,
     PaperclipOperation.AUTHENTICATE,
+    PaperclipOperation.KEY,
+    PaperclipOperation.TOOL_CONNECTIONS,
 )
 """The requests of handlers and tools. The others are the relay's and the commands'."""
 
@@ -126,3 +131,9 @@ def _parse_uuid(value: Any) -> str:
     if not is_uuid(value):
         raise ValueError("not a UUID")
     return str(value.lower())
+
+
+def parse_key_expiry(value: Any, key_id: str) -> float | None:
+    """When the board key of this id expires, seconds since the epoch; None if it does not."""
+    expires = {row["id"]: row["expiresAt"] for row in value}[key_id]
+    return None if expires is None else parse_timestamp(expires)

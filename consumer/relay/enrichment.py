@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.paperclip.models import Json
 from consumer.relay.assignee_history import AssigneeCache, IssueHistories, IssueHistory
+from consumer.relay.concurrency import map_concurrently
 from consumer.relay.event_builder import (
     CREATED,
     STARTED,
@@ -68,7 +69,7 @@ class EventEnricher:
             runs: those that were read just now, by id.
         """
         batch = _Batch(IssueHistories(self.paperclip, self.assignees, self.now), runs or {})
-        return await asyncio.gather(*(self._enrich(envelope, batch) for envelope in envelopes))
+        return await map_concurrently(lambda envelope: self._enrich(envelope, batch), envelopes)
 
     async def enrich_comment(
         self, comment: Json, issue: IssueHistory, *, past: bool = False, repair: str = ""

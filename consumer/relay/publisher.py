@@ -7,9 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 from cachetools import LRUCache
 
-from consumer.kafka.producer import Headers, RecordTooLarge, Write
+from consumer.kafka.producer import RecordTooLarge, Write
 from consumer.relay.event_builder import OutgoingEvent
 from consumer.relay.hooks import Hook, Published
+from consumer.stream.records import Headers
 from schemas.codec import encode
 from schemas.events import REPAIR_HEADER, REPLAY_HEADER
 from schemas.timestamps import parse_timestamp

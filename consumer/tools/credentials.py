@@ -19,6 +19,7 @@ RUN, ISSUE = "x-paperclip-run-id", "x-paperclip-issue-id"
 _UUID_HEADERS = (COMPANY, AGENT, RUN, ISSUE)
 _TRUSTED = frozenset({AUTHORIZATION, *_UUID_HEADERS})
 _BEARER = re.compile(r"bearer +([\x21-\x7e]{1,8192})", re.IGNORECASE)
+_PAPERCLIP_KEY = re.compile(r"pcp_[\w-]+|eyJ[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)  # a key; a run's token (JWT)
 
 NOT_AUTHENTICATED = (
     "Not authenticated: send `Authorization: Bearer …` with your own Paperclip key (PAPERCLIP_API_KEY inside a run)."
@@ -103,6 +104,11 @@ def matches_secret(bearer: str, secret: str | None) -> bool:
     if not secret:
         return False
     return hmac.compare_digest(_digest(bearer), _digest(secret))
+
+
+def is_paperclip_key(bearer: str) -> bool:
+    """Whether a bearer has the form of an agent key or of a run's token."""
+    return _PAPERCLIP_KEY.fullmatch(bearer) is not None
 
 
 def agent_from_gateway(claims: Claims) -> Agent:

@@ -12,8 +12,8 @@ from consumer.dead_letters.model import DeadLetter, parse_dead_letter, parse_red
 from consumer.dead_letters.redrive import RedriveResult, plan_redrive, redrive
 from consumer.dead_letters.topic import TopicContents
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.kafka.producer import Headers, RecordTooLarge
-from consumer.stream.records import Record
+from consumer.kafka.producer import RecordTooLarge
+from consumer.stream.records import Headers, Record
 from tests.unit.dead_letters.test_model import record
 
 SOURCES = {"comments": 8}

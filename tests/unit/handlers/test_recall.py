@@ -49,7 +49,7 @@ async def test_a_recall_takes_one_request_to_paperclip_and_one_to_hindsight() ->
         "query": QUERY,
         "status": RecallStatus.EMPTY,
         "memories": [],
-        "recalled_at": "2026-11-30T10:20:00.000+00:00",
+        "recalled_at": "2026-11-30T10:20:00.000Z",
     }
 
 

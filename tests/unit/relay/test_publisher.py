@@ -6,11 +6,12 @@ from typing import Any
 import pytest
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.kafka.producer import Headers, RecordTooLarge
+from consumer.kafka.producer import RecordTooLarge
 from consumer.paperclip.models import Json
 from consumer.relay.event_builder import OutgoingEvent, event_id
 from consumer.relay.hooks import Published, RelayEvent
 from consumer.relay.publisher import OLDEST_TIMESTAMP, EventPublisher
+from consumer.stream.records import Headers
 from schemas.codec import decode
 from schemas.timestamps import format_timestamp, parse_timestamp
 from tests.support.fake_feed import NOON, new_id

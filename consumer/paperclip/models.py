@@ -1,6 +1,5 @@
 """What Paperclip answers: its objects as JSON, and who a key belongs to."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +7,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from consumer.errors import DeadLetterReason, Permanent
-from schemas.paperclip import UUID_PATTERN, Comment, Issue, Run
+from schemas.paperclip import Comment, Issue, Run, is_uuid
 from schemas.timestamps import parse_timestamp
 
 Json = dict[str, Any]

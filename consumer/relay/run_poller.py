@@ -5,13 +5,14 @@ from collections.abc import Collection
 from itertools import chain
 
 from consumer.errors import Permanent
-from consumer.paperclip.models import Json, is_uuid
+from consumer.paperclip.models import Json
 from consumer.relay.checkpoints import RunPosition
 from consumer.relay.concurrency import map_concurrently
 from consumer.relay.enrichment import EventEnricher
 from consumer.relay.event_builder import TERMINAL, events_from_run
 from consumer.relay.hooks import Hook, Notice
 from consumer.relay.protocols import EventSink, PaperclipFeed, PollResult
+from schemas.paperclip import is_uuid
 from schemas.timestamps import format_timestamp, parse_timestamp
 
 OVERLAP = 600.0

@@ -10,8 +10,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
-from consumer.paperclip.models import is_uuid
 from consumer.relay.event_builder import ACTIONS, TERMINAL
+from schemas.paperclip import is_uuid
 
 HEARTBEAT = 20.0
 FIRST_RETRY, LONGEST_RETRY, REFUSED_RETRY = 1.0, 30.0, 600.0

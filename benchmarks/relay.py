@@ -65,7 +65,10 @@ def main() -> int:
         sys.stderr.write("✗ needs a JVM and Maven for Apache Kafka\n")
         return 1
     try:
-        packages, hindsight = paperclip_server.install(paperclip_server.RECORDED), hindsight_server.install(lambda _: None)
+        packages, hindsight = (
+            paperclip_server.install(paperclip_server.RECORDED),
+            hindsight_server.install(lambda _: None),
+        )
     except ServerError as error:
         sys.stderr.write(f"✗ {error}\n")
         return 1

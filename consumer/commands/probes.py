@@ -15,7 +15,7 @@ from consumer.kafka.topics import TopicReport, TopicState, survey_topics
 from consumer.paperclip.models import Identity, Json, KeyKind, is_forbidden
 from consumer.settings.model import Settings
 from consumer.settings.plugin_import import PACKAGE, is_hindsight_plugin
-from consumer.settings.validation import label
+from consumer.settings.types import label
 
 NOOP_SINCE = (0, 8, 6)
 """The version of Hindsight from which a repeated `operation_id` makes no second operation."""

@@ -7,7 +7,8 @@ from dataclasses import asdict
 import structlog
 
 from consumer.commands.clients import open_clients
-from consumer.commands.probes import Mark, Probe, log_probes, passed, probe_all, settings_probes
+from consumer.commands.probe import Mark, Probe, log_probes, passed
+from consumer.commands.probes import probe_all, settings_probes
 from consumer.commands.runtime import Process
 from consumer.errors import ExitCode, SettingsError
 from consumer.kafka.options import client_options

@@ -11,7 +11,7 @@ from consumer.dead_letters.topic import DeadLetterTopic
 from consumer.errors import SettingsError, Upstream
 from consumer.hindsight.client import HindsightClient
 from consumer.http.backends import open_transport
-from consumer.http.transport import Transport
+from consumer.http.transport import Transport, limit_in_flight
 from consumer.kafka.options import groupless_consumer
 from consumer.paperclip.client import PaperclipClient
 from consumer.settings.model import Settings
@@ -46,13 +46,21 @@ async def open_hindsight(
 
 @asynccontextmanager
 async def open_paperclip(
-    settings: Settings, limit: int, instrument: Instrument = _uninstrumented
+    settings: Settings, limit: int, instrument: Instrument = _uninstrumented, *, patient: bool = False
 ) -> AsyncIterator[PaperclipClient]:
-    """A Paperclip client with a transport of its own. Raises `SettingsError` if Paperclip is not configured."""
+    """A Paperclip client with a transport of its own, at most `limit` requests in flight.
+
+    Args:
+        patient: waiting for other requests to end does not count towards a request's timeout.
+
+    Raises:
+        SettingsError: Paperclip is not configured.
+    """
     url = require_paperclip(settings)
-    async with open_transport(settings.http_backend, limit) as transport:
+    async with open_transport(settings.http_backend, limit) as opened:
+        transport = instrument(opened, Upstream.PAPERCLIP)
         yield PaperclipClient(
-            instrument(transport, Upstream.PAPERCLIP),
+            limit_in_flight(transport, limit) if patient else transport,
             url,
             key=reveal(settings.paperclip_api_key),
             user_agent=USER_AGENT,

@@ -7,7 +7,7 @@ from consumer.http.rest_client import RestClient
 from consumer.observability.logs import configure_logging
 from consumer.settings.model import Settings
 from consumer.settings.types import LogFormat, LogLevel, label
-from consumer.tools.registration import Connect, Wanted
+from consumer.tools.registration import ConnectionSpec, ToolRegistration
 
 
 async def run_connect(settings: Settings, company: str, *, dry_run: bool) -> int:
@@ -32,7 +32,8 @@ async def run_connect(settings: Settings, company: str, *, dry_run: bool) -> int
             timeout=settings.http_timeout,
         )
         try:
-            done = await Connect(paperclip, Wanted(company, url, str(shared)), print, dry_run=dry_run).run()
+            spec = ConnectionSpec(company, url, str(shared))
+            done = await ToolRegistration(paperclip, spec, print, dry_run=dry_run).run()
         except HandlingError as error:
             print(f"✗ {error}")  # noqa: T201
             return ExitCode.FAILED

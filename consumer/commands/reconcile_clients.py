@@ -39,7 +39,7 @@ async def open_reconcile_clients(settings: Settings) -> AsyncIterator[ReconcileC
         publisher = Publisher(partial(producer, settings))
         stack.push_async_callback(publisher.close)
         hindsight = await stack.enter_async_context(open_hindsight(settings, settings.relay_in_flight))
-        paperclip = await stack.enter_async_context(open_paperclip(settings, settings.relay_in_flight))
+        paperclip = await stack.enter_async_context(open_paperclip(settings, settings.relay_in_flight, patient=True))
         yield ReconcileClients(
             paperclip,
             hindsight,

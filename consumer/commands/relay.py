@@ -10,6 +10,7 @@ import structlog
 
 from consumer.commands.check import probe_at_start
 from consumer.commands.clients import USER_AGENT, open_paperclip, require_paperclip, reveal
+from consumer.commands.key_watch import watch_key
 from consumer.commands.runtime import (
     Process,
     cancel,
@@ -47,7 +48,7 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(producing.close)
         paperclip = await stack.enter_async_context(
-            open_paperclip(settings, settings.relay_in_flight, process.metrics.measured)
+            open_paperclip(settings, settings.relay_in_flight, process.metrics.measured, patient=True)
         )
         checkpoints = Checkpoints(producing, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
         every_issue = settings.memory_policy().needs_user
@@ -87,7 +88,7 @@ async def run_relay(settings: Settings, *, strict: bool) -> int:
     """
     require_paperclip(settings)
     process = start_process(settings, (), PaperclipOperation)
-    async with open_relay(process) as relay:
+    async with watch_key(process), open_relay(process) as relay:
         with serve_observability(process, "relay_metrics_port", ready=[partial(relay_ready, relay)]):
             if not await probe_at_start(process) and strict:
                 return ExitCode.FAILED

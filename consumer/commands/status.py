@@ -10,11 +10,12 @@ from functools import partial
 from rich.console import Console
 from rich.live import Live
 
-from consumer.commands.clients import dead_letter_topic, open_hindsight
+from consumer.commands.clients import dead_letter_topic, open_clients
+from consumer.commands.paperclip_probes import read_paperclip
 from consumer.errors import ExitCode
 from consumer.exporter.hindsight_source import HindsightReader
 from consumer.exporter.kafka_source import KafkaReader
-from consumer.exporter.status import Letters, Status, as_json, as_screen, take
+from consumer.exporter.status import Letters, PaperclipState, Status, as_json, as_screen, take
 from consumer.kafka.options import translate_kafka_errors
 from consumer.observability.logs import configure_logging
 from consumer.settings.model import Settings
@@ -29,13 +30,16 @@ async def run_status(settings: Settings, *, watch: bool, json: bool) -> int:
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the screen shows its errors
     async with AsyncExitStack() as stack:
-        hindsight = await stack.enter_async_context(open_hindsight(settings, 1))
+        hindsight, paperclip = await stack.enter_async_context(open_clients(settings, 4))
         kafka = KafkaReader(settings)
         stack.push_async_callback(kafka.close)
         queue = HindsightReader(hindsight, settings.exporter_banks)
 
         async def look() -> Status:
-            return await take(kafka.read, queue.read, partial(_letters, settings))
+            return await take(kafka.read, queue.read, partial(_letters, settings), read_server)
+
+        async def read_server() -> PaperclipState | None:
+            return None if paperclip is None else await read_paperclip(paperclip)
 
         console = Console(highlight=False, width=None if sys.stdout.isatty() else 160)
         if watch:

@@ -9,6 +9,7 @@ import structlog
 from consumer.commands.check import probe_at_start
 from consumer.commands.clients import require_paperclip
 from consumer.commands.exporter import open_exporter
+from consumer.commands.key_watch import watch_key
 from consumer.commands.relay import open_relay, relay_ready
 from consumer.commands.runtime import (
     serve_observability,
@@ -40,6 +41,7 @@ async def run_up(settings: Settings, *, strict: bool) -> int:
     process = start_process(settings, LANES, PaperclipOperation)
     async with AsyncExitStack() as stack:
         lanes = [await stack.enter_async_context(open_lane(process, name)) for name in LANES]
+        await stack.enter_async_context(watch_key(process))
         relay = await stack.enter_async_context(open_relay(process))
         asked = await stack.enter_async_context(open_exporter(process))
         stack.enter_context(

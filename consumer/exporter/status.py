@@ -30,18 +30,35 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
+class PaperclipState:
+    """Paperclip and what agents can do there.
+
+    Attributes:
+        release: None if Paperclip does not tell it.
+        key_expires: seconds since the epoch; None if our key does not end or its end is not known.
+        tool_problems: why agents of a company cannot use the tools, by the company's id.
+    """
+
+    release: str | None
+    key_expires: float | None
+    tool_problems: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """What was seen.
+    """The installation at one moment.
 
     Attributes:
         at: when, seconds since the epoch.
         kafka, hindsight, letters: None if the source did not answer; `silent` says why, by its name.
+        paperclip: also None where no Paperclip is configured.
     """
 
     at: float
     kafka: KafkaSnapshot | None
     hindsight: HindsightSnapshot | None
     letters: Letters | None
+    paperclip: PaperclipState | None
     silent: dict[str, str]
 
 
@@ -49,6 +66,7 @@ async def take(
     kafka: Callable[[], Awaitable[KafkaSnapshot]],
     hindsight: Callable[[], Awaitable[HindsightSnapshot]],
     letters: Callable[[], Awaitable[Letters]],
+    paperclip: Callable[[], Awaitable[PaperclipState | None]],
     now: Callable[[], float] = time.time,
 ) -> Status:
     """Ask all sources at once; one that does not answer hides no other."""
@@ -61,10 +79,14 @@ async def take(
             silent[name] = str(error)
             return None
 
-    seen = await asyncio.gather(ask("kafka", kafka), ask("hindsight", hindsight), ask("dead letters", letters))
+    seen = await asyncio.gather(
+        ask("kafka", kafka), ask("hindsight", hindsight), ask("dead letters", letters), ask("paperclip", paperclip)
+    )
     return Status(now(), *seen, silent)
 
 
+KEY_WARNING = 7 * 86_400.0
+"""Seconds before the end of Paperclip's key from which its end is a warning."""
 SHOWN = 32
 """Partitions of a group that are shown; beyond that, only those with a lag."""
 
@@ -79,6 +101,8 @@ def as_screen(status: Status) -> RenderableType:
         parts += ["", *_hindsight(seen)]
     if letters := status.letters:
         parts += ["", _letters(letters)]
+    if paperclip := status.paperclip:
+        parts += ["", *_paperclip(paperclip, status.at)]
     return Group(*parts)
 
 
@@ -136,6 +160,18 @@ def _letters(letters: Letters) -> Text:
     return text.append((f" ({reasons})" if reasons else "") + f", {letters.redriven} sent back")
 
 
+def _paperclip(state: PaperclipState, now: float) -> list[RenderableType]:
+    text = Text.assemble(("Paperclip", "bold"), f": release {state.release or 'unknown'}")
+    if state.key_expires is not None:
+        left = state.key_expires - now
+        text.append(f", our key ends in {_span(left)}", style="yellow" if left < KEY_WARNING else "")
+    problems = [
+        Text(f"✗ tools of company {company}: {problem}", style="red")
+        for company, problem in state.tool_problems.items()
+    ]
+    return [text, *problems]
+
+
 def as_json(status: Status) -> str:
     """For scripts: every partition; null for a source that did not answer."""
     document = {
@@ -144,6 +180,7 @@ def as_json(status: Status) -> str:
         "groups": None if status.kafka is None else [_group(group) for group in status.kafka.groups],
         "hindsight": None if status.hindsight is None else _queue(status.hindsight),
         "dead_letters": None if status.letters is None else asdict(status.letters),
+        "paperclip": None if status.paperclip is None else _paperclip_json(status.paperclip),
     }
     return json.dumps(document, indent=2)
 
@@ -180,6 +217,11 @@ def _queue(seen: HindsightSnapshot) -> dict[str, Any]:
         "banks_known": seen.banks_known,
         "banks_observed": seen.banks_observed,
     }
+
+
+def _paperclip_json(state: PaperclipState) -> dict[str, Any]:
+    expires = state.key_expires
+    return asdict(state) | {"key_expires": None if expires is None else format_timestamp(expires, "seconds")}
 
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))

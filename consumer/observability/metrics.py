@@ -151,6 +151,11 @@ RELAY_COMPANIES = Metric(
     "Companies that the relay follows, by the worse state of runs and comments.",
     ("state",),
 )
+KEY_EXPIRES = Metric(
+    "paperclip_key_expires_timestamp_seconds",
+    Kind.GAUGE,
+    "End of the Paperclip key that this process uses (Unix time); 0 if it does not end or its end is not known.",
+)
 _PARTITION = ("group", "topic", "partition")
 GROUP_LAG = Metric(
     "group_lag_records", Kind.GAUGE, "Records between the group's committed offset and the log end.", _PARTITION

@@ -31,6 +31,9 @@ from consumer.stream.hooks import (
 class Metrics:
     """The counters and histograms of one process.
 
+    Attributes:
+        key_expires: when the Paperclip key of this process ends, seconds since the epoch.
+
     Args:
         registry: registers them, and the process's own metrics.
         version: of paperclip-memory.
@@ -50,6 +53,8 @@ class Metrics:
         ProcessCollector(registry=registry)
         build = Gauge(names.BUILD_INFO.full_name, names.BUILD_INFO.help, names.BUILD_INFO.labels, registry=registry)
         build.labels(version).set(1)
+
+        self.key_expires = Gauge(names.KEY_EXPIRES.full_name, names.KEY_EXPIRES.help, registry=registry)
 
         events = counter(registry, names.EVENTS)
         self._events = {

@@ -1,6 +1,5 @@
 """What Paperclip answers: its objects as JSON, and who a key belongs to."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +7,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from consumer.errors import DeadLetterReason, Permanent
-from schemas.paperclip import UUID_PATTERN, Comment, Issue, Run
+from schemas.paperclip import Comment, Issue, Run, is_uuid
+from schemas.timestamps import parse_timestamp
 
 Json = dict[str, Any]
 M = TypeVar("M", Run, Issue, Comment)
@@ -31,6 +31,8 @@ class PaperclipOperation(StrEnum):
     RUN_EVENTS = "run_events"
     PLUGINS = "plugins"
     CLOCK = "clock"
+    KEY = "key"
+    TOOL_CONNECTIONS = "tool_connections"
 
 
 LOOKUPS = (
@@ -40,6 +42,8 @@ LOOKUPS = (
     PaperclipOperation.AGENTS,
     PaperclipOperation.HEALTH,
     PaperclipOperation.AUTHENTICATE,
+    PaperclipOperation.KEY,
+    PaperclipOperation.TOOL_CONNECTIONS,
 )
 """The requests of handlers and tools. The others are the relay's and the commands'."""
 
@@ -67,10 +71,9 @@ def is_forbidden(error: BaseException) -> bool:
 
 def path_uuid(text: str) -> str:
     """An id as it may stand in a URL. Raises `Permanent` if it is not a UUID: Paperclip would answer 500."""
-    lower = text.lower()
-    if not re.fullmatch(UUID_PATTERN, lower):
+    if not is_uuid(text):
         raise Permanent("an id of Paperclip is not a UUID", reason=DeadLetterReason.INVALID)
-    return lower
+    return text.lower()
 
 
 def query_string(values: Mapping[str, object]) -> str:
@@ -125,6 +128,12 @@ def parse_agent(value: Any) -> Identity:
 
 
 def _parse_uuid(value: Any) -> str:
-    if not re.fullmatch(UUID_PATTERN, value.lower()):
+    if not is_uuid(value):
         raise ValueError("not a UUID")
     return str(value.lower())
+
+
+def parse_key_expiry(value: Any, key_id: str) -> float | None:
+    """When the board key of this id expires, seconds since the epoch; None if it does not."""
+    expires = {row["id"]: row["expiresAt"] for row in value}[key_id]
+    return None if expires is None else parse_timestamp(expires)

@@ -12,7 +12,6 @@ from consumer.memory.banks import company_bank_ids
 from consumer.memory.documents import Operation
 from consumer.memory.policy import MemoryPolicy
 from consumer.paperclip.models import Json, is_forbidden
-from consumer.reconcile.concurrency import Progress, for_each
 from consumer.reconcile.expected import ExpectedDocument, expect_document
 from consumer.reconcile.findings import (
     AuditedComment,
@@ -25,6 +24,7 @@ from consumer.reconcile.findings import (
 )
 from consumer.reconcile.issues import active_issues
 from consumer.relay.assignee_history import AssigneeCache, IssueHistory
+from consumer.relay.concurrency import Progress, map_concurrently
 from consumer.relay.event_builder import CREATED, DELETED, event_from_activity, event_id
 from consumer.relay.protocols import PaperclipFeed
 from schemas.paperclip import Issue
@@ -159,7 +159,7 @@ class Audit:
             except Permanent as error:
                 report.notes.append(f"issue {issue['id']} could not be read: {error}")
 
-        await for_each(issues, read, self._progress("reading issues"))
+        await map_concurrently(read, issues, self._progress("reading issues"))
 
     async def _read_comment(self, comment: Json, history: IssueHistory, paperclip: _PaperclipState) -> None:
         """Add an existing comment, and the agents whose banks could hold it."""
@@ -204,7 +204,7 @@ class Audit:
                 if metadata.get("commentId") == document.id and metadata.get("companyId") == company:
                     hindsight.of_comments[document.id] = document
 
-        await for_each(hindsight.banks, read, self._progress("reading banks"))
+        await map_concurrently(read, hindsight.banks, self._progress("reading banks"))
         return hindsight
 
     async def _hidden_issues(
@@ -233,7 +233,7 @@ class Audit:
                     if operation.document_id is not None:
                         by_document[operation.document_id].append(BankOperation(bank, operation))
 
-        await for_each(list(banks), read, self._progress("reading operations"))
+        await map_concurrently(read, banks, self._progress("reading operations"))
         return {
             id_: DocumentOperations(tuple(pending[id_]), tuple(failed[id_])) for id_ in pending.keys() | failed.keys()
         }

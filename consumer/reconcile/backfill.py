@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from consumer.errors import Permanent
 from consumer.paperclip.models import Json
-from consumer.reconcile.concurrency import Progress, for_each
 from consumer.reconcile.issues import active_issues
+from consumer.relay.concurrency import Progress, map_concurrently
 from consumer.relay.enrichment import EventEnricher
 from consumer.relay.event_builder import OutgoingEvent
 from consumer.relay.protocols import EventSink, PaperclipFeed
@@ -72,7 +72,7 @@ async def plan_backfill(
         except Permanent as error:
             plan.unreadable_issues[issue["id"]] = str(error)
 
-    await for_each(issues, read, progress)
+    await map_concurrently(read, issues, progress)
     plan.events.sort(key=lambda event: (event.occurred_at, event.key))
     return plan
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.paperclip.models import Json
 from consumer.relay.assignee_history import AssigneeCache, IssueHistories, IssueHistory
+from consumer.relay.concurrency import map_concurrently
 from consumer.relay.event_builder import (
     CREATED,
     STARTED,
@@ -22,6 +23,7 @@ from consumer.relay.event_builder import (
 )
 from consumer.relay.hooks import Hook, Notice
 from consumer.relay.protocols import PaperclipFeed
+from schemas.paperclip import is_uuid
 from schemas.timestamps import parse_timestamp
 
 FRESH = 60.0
@@ -67,7 +69,7 @@ class EventEnricher:
             runs: those that were read just now, by id.
         """
         batch = _Batch(IssueHistories(self.paperclip, self.assignees, self.now), runs or {})
-        return await asyncio.gather(*(self._enrich(envelope, batch) for envelope in envelopes))
+        return await map_concurrently(lambda envelope: self._enrich(envelope, batch), envelopes)
 
     async def enrich_comment(
         self, comment: Json, issue: IssueHistory, *, past: bool = False, repair: str = ""
@@ -119,7 +121,7 @@ class EventEnricher:
 
     async def _load_for_run(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
         run_id, issue_id = envelope["payload"]["runId"], envelope["payload"]["issueId"]
-        if issue_id is None or not self.is_fresh(envelope["occurredAt"]):  # nothing is recalled for it
+        if issue_id is None or not is_uuid(issue_id) or not self.is_fresh(envelope["occurredAt"]):
             return {}
         run = batch.runs.get(run_id) or await self.paperclip.run_json(run_id)
         if run is None:

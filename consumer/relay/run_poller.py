@@ -6,6 +6,7 @@ from itertools import chain
 
 from consumer.paperclip.models import Json
 from consumer.relay.checkpoints import RunPosition
+from consumer.relay.concurrency import map_concurrently
 from consumer.relay.enrichment import EventEnricher
 from consumer.relay.event_builder import TERMINAL, events_from_run
 from consumer.relay.hooks import Hook, Notice
@@ -54,13 +55,15 @@ class RunPoller:
         Raises:
             HandlingError: as `PaperclipFeed` and `EventSink`.
         """
-        listed, *reported = await asyncio.gather(self._list(position.created - OVERLAP), *map(self._load, changed))
+        listed, reported = await asyncio.gather(
+            self._list(position.created - OVERLAP), map_concurrently(self._load, changed)
+        )
         rows = {row["id"]: row for row in listed}
         unlisted = [id_ for id_ in position.open if id_ not in rows and id_ not in changed]
         asked = unlisted[: UNLISTED_PER_SWEEP if full_sweep else 0]
-        loaded = {run["id"]: run for run in chain(*reported, *await asyncio.gather(*map(self._load, asked)))}
+        loaded = {run["id"]: run for run in chain(*reported, *await map_concurrently(self._load, asked))}
         runs = sorted((rows | loaded).values(), key=lambda run: str(run["createdAt"]))
-        envelopes = list(chain(*await asyncio.gather(*map(self._new_events, runs))))
+        envelopes = list(chain(*await map_concurrently(self._new_events, runs)))
         await self._publisher.publish(await self._enricher.enrich(envelopes, loaded))
         # Those that were not asked for stand first, so that each has its turn.
         still_open = [run["id"] for run in runs if run["status"] not in TERMINAL]

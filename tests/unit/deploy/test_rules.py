@@ -30,6 +30,7 @@ CATALOGUE = {
         "MemoryHandlerErrors",
         "MemoryBreakerOpen",
         "MemoryRebalanceStorm",
+        "MemoryKeyExpiring",
         "HindsightQueueNotDraining",
         "HindsightConsolidationStuck",
         "HindsightOperationsFailed",

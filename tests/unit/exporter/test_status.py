@@ -7,13 +7,16 @@ from rich.console import Console
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.exporter.lag import Lag
 from consumer.exporter.snapshot import HindsightSnapshot, KafkaSnapshot
-from consumer.exporter.status import SHOWN, Letters, Status, as_json, as_screen, take
+from consumer.exporter.status import SHOWN, Letters, PaperclipState, Status, as_json, as_screen, take
 from consumer.stream.records import Partition
 from consumer.stream.source import committed_at
 from tests.unit.exporter.samples import HINDSIGHT, KAFKA, NOW, RECALL, RETAIN
 
 LETTERS = Letters({"rejected": 2, "undecodable": 1}, redriven=5)
-ALL = Status(NOW, replace(KAFKA, groups=(replace(RECALL, last_commit=NOW - 3), RETAIN)), HINDSIGHT, LETTERS, {})
+PAPERCLIP = PaperclipState("2026.916.1", NOW + 6 * 86_400, {"c-1": "the connection is in state 'error'"})
+ALL = Status(
+    NOW, replace(KAFKA, groups=(replace(RECALL, last_commit=NOW - 3), RETAIN)), HINDSIGHT, LETTERS, PAPERCLIP, {}
+)
 
 
 def screen(status: Status) -> str:
@@ -35,6 +38,14 @@ def test_the_screen_shows_groups_partitions_hindsight_and_dead_letters() -> None
     assert "11 memories wait for consolidation, of 2 it failed" in lines
     assert "60 banks, 50 of them looked into; counts from /metrics" in lines
     assert "Dead letters: 3 open (2 rejected, 1 undecodable), 5 sent back" in lines
+    assert "Paperclip: release 2026.916.1, our key ends in 6 d" in lines
+    assert "✗ tools of company c-1: the connection is in state 'error'" in lines
+
+
+def test_the_screen_leaves_out_an_end_of_the_key_that_is_not_known() -> None:
+    output = screen(replace(ALL, paperclip=PaperclipState(None, None, {})))
+    assert "Paperclip: release unknown\n" in output.replace(" \n", "\n").rstrip() + "\n"
+    assert "Paperclip" not in screen(replace(ALL, paperclip=None))
 
 
 def test_the_screen_of_a_caught_up_group_says_nothing_waits() -> None:
@@ -82,6 +93,11 @@ def test_json_contains_every_partition_and_count() -> None:
         "banks_observed": 50,
     }
     assert document["dead_letters"] == {"by_reason": {"rejected": 2, "undecodable": 1}, "redriven": 5}
+    assert document["paperclip"] == {
+        "release": "2026.916.1",
+        "key_expires": "2026-12-06T10:20:00Z",
+        "tool_problems": {"c-1": "the connection is in state 'error'"},
+    }
 
 
 async def test_an_unavailable_source_is_named_and_the_others_are_shown() -> None:
@@ -94,10 +110,15 @@ async def test_an_unavailable_source_is_named_and_the_others_are_shown() -> None
     async def letters() -> Letters:
         return LETTERS
 
-    status = await take(kafka, hindsight, letters, now=lambda: NOW)
-    assert status == Status(NOW, None, HINDSIGHT, LETTERS, {"kafka": "Kafka at x:9092: refused"})
+    async def paperclip() -> PaperclipState | None:
+        raise UpstreamDown("Paperclip refuses our key with 401", upstream=Upstream.PAPERCLIP, kind=DownKind.REFUSED)
+
+    status = await take(kafka, hindsight, letters, paperclip, now=lambda: NOW)
+    silent = {"kafka": "Kafka at x:9092: refused", "paperclip": "Paperclip refuses our key with 401"}
+    assert status == Status(NOW, None, HINDSIGHT, LETTERS, None, silent)
     output = screen(status)
     assert "✗ kafka: Kafka at x:9092: refused" in output
+    assert "✗ paperclip: Paperclip refuses our key with 401" in output
     assert "counts from /metrics" in output
     assert "behind" not in output
     assert json.loads(as_json(status))["groups"] is None

@@ -1,10 +1,14 @@
 """Polling comments: what is published, how far is read, and what is left to the audit feed."""
 
+import asyncio
+
 import pytest
 
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
+from consumer.paperclip.models import Json
 from consumer.relay import comment_poller as module
 from consumer.relay.checkpoints import CommentPosition
+from consumer.relay.concurrency import CONCURRENT_ITEMS
 from consumer.relay.event_builder import CANCELLED, CREATED, DELETED
 from tests.support.fake_feed import FORBIDDEN, NOON
 from tests.unit.relay.harness import RelayHarness
@@ -231,3 +235,26 @@ async def test_refused_key_moves_no_position(relay: RelayHarness) -> None:
             await relay.poll_comments()
         assert (relay.publisher.events == []) is (method != "issues")
         assert relay.comment_position == CommentPosition(activity=NOON, issues=NOON)
+
+
+async def test_lookups_of_many_comments_are_made_a_few_at_a_time(
+    relay: RelayHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of queued requests would outlast their timeouts, and hold up the other companies' requests."""
+    read, queued, most_queued = relay.feed.issue_json, 0, 0
+
+    async def issue_json(issue_id: str) -> Json | None:
+        nonlocal queued, most_queued
+        queued += 1
+        most_queued = max(most_queued, queued)
+        await asyncio.sleep(0)
+        queued -= 1
+        return await read(issue_id)
+
+    monkeypatch.setattr(relay.feed, "issue_json", issue_json)
+    for _ in range(200):
+        relay.feed.add_comment(relay.feed.add_issue())
+    await relay.poll_comments(full_sweep=False)
+    assert len(relay.publisher.events) == 200
+    assert all("issue" in event.embedded for event in relay.publisher.events)
+    assert most_queued <= CONCURRENT_ITEMS

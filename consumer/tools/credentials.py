@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from schemas.paperclip import UUID_PATTERN
+from schemas.paperclip import is_uuid
 
 AUTHORIZATION = "authorization"
 COMPANY, AGENT = "x-paperclip-company-id", "x-paperclip-agent-id"
@@ -96,7 +96,7 @@ def read_claims(headers: Iterable[tuple[bytes, bytes]]) -> Claims:
         raise ToolError(NOT_AUTHENTICATED)
     ids = {name: values[name].lower() for name in _UUID_HEADERS if values.get(name)}
     for name, value in ids.items():
-        if not re.fullmatch(UUID_PATTERN, value):
+        if not is_uuid(value):
             raise ToolError(f"The header {name} is not a UUID.")
     return Claims(bearer[1], ids.get(COMPANY), ids.get(AGENT), ids.get(RUN), ids.get(ISSUE))
 
@@ -142,7 +142,7 @@ def with_run(agent: Agent, run: str) -> Agent:
         ToolError: the headers name another run; or the id is not a UUID (404).
     """
     run = run.lower()
-    if not re.fullmatch(UUID_PATTERN, run):
+    if not is_uuid(run):
         raise ToolError("The run id is not a UUID.", 404)
     if agent.run not in (None, run):
         raise ToolError("The header x-paperclip-run-id names another run than the path.")

@@ -52,6 +52,9 @@ class LaneScheduler:
         self._completed: dict[Partition, CompletedOffsets] = {}
         self._assigned: frozenset[Partition] = frozenset()
         self._probe: WorkItem | None = None
+        self._positions_in_doubt = False
+        self._rewound: set[Partition] = set()
+        self.failed_polls = 0
 
     # Assignments
 
@@ -60,6 +63,7 @@ class LaneScheduler:
         self.revoke()
         self._assigned = frozenset(partitions)
         self._completed = {p: done for p, done in self._completed.items() if p in self._assigned}
+        self._rewound = set()
         self.stopped = False
 
     def stop(self) -> None:
@@ -88,9 +92,10 @@ class LaneScheduler:
     def deliver(self, partition: Partition, records: list[Record], position: int) -> None:
         """Take the records that a poll returned for a partition, in order, and the position after them.
 
-        Records of a partition that is not assigned are dropped; its owner gets them.
+        Records of a partition that is not assigned are dropped; its owner gets them. So are those of a partition in
+        doubt; they are read again after its rewind.
         """
-        if partition not in self._assigned or not records:
+        if partition not in self._assigned or partition in self.in_doubt() or not records:
             return
         tracker = self.locate(partition, records[0].offset)
         unprocessed = set(tracker.deliver([record.offset for record in records], position))
@@ -126,6 +131,37 @@ class LaneScheduler:
             self.trackers[partition] = tracker
             self._loads[partition] = PartitionLoad(self._limits.share(len(self._assigned)))
         return tracker
+
+    # Rewinds
+
+    def poll_failed(self) -> None:
+        """A poll raised: the consumer's positions may have moved over records that it never returned."""
+        self._positions_in_doubt = True
+        self._rewound = set()
+        self.failed_polls += 1
+
+    def in_doubt(self) -> frozenset[Partition]:
+        """The partitions whose position may lie beyond what was delivered, because a poll failed."""
+        return self._assigned - self._rewound if self._positions_in_doubt else frozenset()
+
+    def rewind(self, epoch: int, partition: Partition, position: int | None, start: int) -> int | None:
+        """Take a partition out of doubt. The caller must seek before anything else runs.
+
+        Args:
+            epoch: when `position` and `start` were asked for.
+            position: the consumer's; None if unknown.
+            start: where a partition without a tracker begins.
+
+        Returns:
+            where to seek; None if the position is right, or the assignment is over.
+        """
+        if epoch != self.epoch:
+            return None
+        tracker = self.locate(partition, start)
+        self._rewound.add(partition)
+        if self._assigned == self._rewound:
+            self._positions_in_doubt = False
+        return None if tracker.position == position else tracker.position
 
     # Work
 

@@ -6,14 +6,16 @@ already taken; `getmany` must never be cancelled.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
 from aiokafka.errors import ConsumerStoppedError
 
 from consumer.stream.records import Partition, Record
+
+T = TypeVar("T")
 
 
 class Batch(NamedTuple):
@@ -49,12 +51,8 @@ class Source(Protocol):
 
     async def position(self, partition: Partition) -> int: ...
 
-    async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
-        """The committed offset (None if none) and the log start of each partition."""
-        ...
-
-    async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
-        """Read from the committed offset next, or from the log start where there is none."""
+    async def start_of(self, partition: Partition) -> tuple[int | None, int]:
+        """The committed offset (None if none) and the log start."""
         ...
 
     def seek(self, partition: Partition, offset: int) -> None: ...
@@ -119,19 +117,12 @@ class KafkaSource:
     async def position(self, partition: Partition) -> int:
         return int(await self._consumer.position(TopicPartition(*partition)))
 
-    async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
-        tps = [TopicPartition(*partition) for partition in partitions]
-        if not tps:
-            return {}
-        # Side by side: aiokafka asks for one partition at a time, and a thousand calls in turn would not end in time.
-        beginnings, *committed = await asyncio.gather(
-            self._consumer.beginning_offsets(tps), *(self._consumer.committed(tp) for tp in tps)
+    async def start_of(self, partition: Partition) -> tuple[int | None, int]:
+        tp = TopicPartition(*partition)
+        beginnings, committed = await asyncio.gather(
+            self._consumer.beginning_offsets([tp]), self._consumer.committed(tp)
         )
-        return {Partition(*tp): (offset, beginnings[tp]) for tp, offset in zip(tps, committed, strict=True)}
-
-    async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
-        for partition, (committed, beginning) in (await self.starts(partitions)).items():
-            self.seek(partition, beginning if committed is None else max(committed, beginning))
+        return committed, beginnings[tp]
 
     def seek(self, partition: Partition, offset: int) -> None:
         self._consumer.seek(TopicPartition(*partition), offset)
@@ -153,6 +144,24 @@ class KafkaSource:
 
     def forget_pauses(self) -> None:
         self._paused = set()
+
+
+async def ask_each(
+    ask: Callable[[Partition], Awaitable[T]], partitions: Iterable[Partition], timeout: float
+) -> dict[Partition, T]:
+    """Ask for each partition, side by side; the answers that come in time. A partition may have no leader."""
+
+    async def answer(partition: Partition) -> T:
+        async with asyncio.timeout(timeout):
+            return await ask(partition)
+
+    asked = list(partitions)
+    answers = await asyncio.gather(*map(answer, asked), return_exceptions=True)
+    return {
+        partition: answer
+        for partition, answer in zip(asked, answers, strict=True)
+        if not isinstance(answer, BaseException)
+    }
 
 
 def committed_at(metadata: str) -> float | None:

@@ -6,7 +6,7 @@ while one is under way, whatever their timeout; a poll that raises has moved pos
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from consumer.stream.records import Partition, Record
 from consumer.stream.source import Assignments, Batch, SourceClosed
@@ -21,7 +21,7 @@ class FakeSource:
         commits: every commit that arrived, in order.
         failures: each makes one poll raise, after it has taken all records.
         on_commit: awaited before a commit arrives; may hang or raise.
-        on_stop, on_start: awaited in `stop` and `start`.
+        on_stop, on_start, on_start_of: awaited in `stop`, `start` and `start_of`.
         delivered: offsets that a poll has returned.
     """
 
@@ -35,7 +35,7 @@ class FakeSource:
         self.on_commit: Callable[[], Awaitable[None]] | None = None
         self.on_stop: Callable[[], Awaitable[None]] | None = None
         self.on_start: Callable[[], Awaitable[None]] | None = None
-        self.on_seek_to_committed: Callable[[], Awaitable[None]] | None = None
+        self.on_start_of: Callable[[Partition], Awaitable[None]] | None = None
         self.delivered: list[tuple[Partition, int]] = []
         self.paused: set[Partition] = set()
         self._believed: set[Partition] = set()
@@ -157,14 +157,10 @@ class FakeSource:
     async def position(self, partition: Partition) -> int:
         return self._positions[partition]
 
-    async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
-        return {p: (self.committed.get(p), self.beginnings[p]) for p in partitions}
-
-    async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
-        if self.on_seek_to_committed is not None:
-            await self.on_seek_to_committed()
-        for partition in partitions:
-            self.seek(partition, self.committed.get(partition, self.beginnings[partition]))
+    async def start_of(self, partition: Partition) -> tuple[int | None, int]:
+        if self.on_start_of is not None:
+            await self.on_start_of(partition)
+        return self.committed.get(partition), self.beginnings[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
         assert partition in self._positions, "a seek in a partition that is not ours"

@@ -10,7 +10,7 @@ from aiokafka import TopicPartition
 from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError
 
 from consumer.stream.records import Partition
-from consumer.stream.source import KafkaSource, SourceClosed, committed_at
+from consumer.stream.source import KafkaSource, SourceClosed, ask_each, committed_at
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -131,21 +131,15 @@ async def test_a_poll_after_stop_raises_source_closed(source: KafkaSource, consu
         await source.poll(0.2, 500)
 
 
-async def test_commit_position_and_seek_to_committed(source: KafkaSource, consumer: Consumer) -> None:
+async def test_commits_positions_and_starts(source: KafkaSource, consumer: Consumer) -> None:
     consumer.committed_offsets = {ZERO: 8}
     await source.start(Listening())
     await source.commit({Partition("t", 0): 8})
     assert await source.position(Partition("t", 0)) == 9
-    assert await source.starts([]) == {}
-    await source.seek_to_committed([Partition("t", 0), Partition("t", 1)])
-    assert consumer.calls == [{ZERO: 8}, ("seek", ZERO, 8), ("seek", ONE, 5)]
-
-
-async def test_seek_to_committed_never_seeks_below_the_log_start(source: KafkaSource, consumer: Consumer) -> None:
-    consumer.committed_offsets = {ZERO: 2}
-    await source.start(Listening())
-    await source.seek_to_committed([Partition("t", 0)])
-    assert consumer.calls == [("seek", ZERO, 5)]
+    assert await source.start_of(Partition("t", 0)) == (8, 5)
+    assert await source.start_of(Partition("t", 1)) == (None, 5)
+    source.seek(Partition("t", 1), 5)
+    assert consumer.calls == [{ZERO: 8}, ("seek", ONE, 5)]
 
 
 async def test_pauses_are_sent_once_and_forgotten_with_the_assignment(source: KafkaSource, consumer: Consumer) -> None:
@@ -180,19 +174,20 @@ def test_the_metadata_of_a_commit_holds_its_time(metadata: str, seconds: float |
     assert committed_at(metadata) == seconds
 
 
-async def test_committed_offsets_are_fetched_side_by_side(
-    source: KafkaSource, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_partitions_are_asked_side_by_side_and_those_that_fail_or_hang_are_left_out() -> None:
     both = asyncio.Barrier(2)
 
-    async def committed(_tp: TopicPartition) -> int:
-        async with both:
-            return 8
+    async def ask(partition: Partition) -> int:
+        match partition.number:
+            case 0 | 1:
+                async with both:
+                    return partition.number
+            case 2:
+                raise KafkaConnectionError
+            case _:
+                await asyncio.Event().wait()
+                raise AssertionError
 
-    monkeypatch.setattr(consumer, "committed", committed)
-    await source.start(Listening())
-    async with asyncio.timeout(5):
-        assert await source.starts([Partition("t", 0), Partition("t", 1)]) == {
-            Partition("t", 0): (8, 5),
-            Partition("t", 1): (8, 5),
-        }
+    partitions = [Partition("t", number) for number in range(4)]
+    assert await ask_each(ask, partitions, 0.05) == {partitions[0]: 0, partitions[1]: 1}
+    assert await ask_each(ask, [], 0.05) == {}

@@ -145,26 +145,42 @@ class Lane:
             self._last_poll = self._wall()
             if batches:
                 self._begin_assignment()
-                if truncated := [
-                    batch for batch in batches if self._scheduler.is_truncated(batch.partition, batch.records)
-                ]:
-                    await self._reset(truncated)
-                    continue
-                for batch in batches:
-                    self._scheduler.deliver(batch.partition, batch.records, batch.position)
+                await self._deliver(batches)
             self._update_pauses()
             self._executor.start_ready()
 
-    async def _reset(self, truncated: list[Batch]) -> None:
-        """A partition's log was truncated, so known offsets now stand for other records. Read it from its new start,
-        and the other partitions from their committed offsets.
+    async def _deliver(self, batches: list[Batch]) -> None:
+        went_back = []
+        for batch in batches:
+            if self._scheduler.is_behind(batch.partition, batch.records):
+                went_back.append(batch)
+            else:
+                self._scheduler.deliver(batch.partition, batch.records, batch.position)
+        if went_back:
+            await self._reset_truncated(went_back)
+
+    async def _reset_truncated(self, went_back: list[Batch]) -> None:
+        """The consumer went back to the start of partitions. If their logs were truncated, known offsets now stand for
+        other records: read them from the new start, and the other partitions from their committed offsets. If their
+        ends show that they were not, read on where the consumer left off.
         """
-        for batch in truncated:
-            first, (topic, number) = batch.records[0].offset, batch.partition
-            self._hook(PollFailed(self.name, f"the log of {topic}[{number}] was truncated: reading again from {first}"))
-        self._scheduler.reset({batch.partition: batch.records[0].offset for batch in truncated})
+        epoch = self._scheduler.epoch
+        ends = await ask_each(self._source.end_of, [batch.partition for batch in went_back], REWIND_TIMEOUT)
+        if epoch != self._scheduler.epoch:
+            return
+        truncated: dict[Partition, int] = {}
+        for partition, records, _ in went_back:
+            first, expected = records[0].offset, self._scheduler.trackers[partition].position
+            text = f"the consumer went back from {expected} to {first}: reading on from {expected}"
+            if partition in ends and ends[partition] < expected:
+                truncated[partition] = first
+                text = f"the log was truncated from {expected} to {ends[partition]}: reading again from {first}"
+            self._hook(PollFailed(self.name, f"{partition.topic}[{partition.number}]: {text}"))
+        if truncated:
+            self._scheduler.reset(truncated)
         self._doubt_positions()
-        await self._executor.cancel()
+        if truncated:
+            await self._executor.cancel()
 
     def _doubt_positions(self) -> None:
         self._scheduler.poll_failed()

@@ -105,10 +105,10 @@ class LaneScheduler:
                 load.add(record.size)
                 self.keys.add(WorkItem(record, self.epoch))
 
-    def is_truncated(self, partition: Partition, records: list[Record]) -> bool:
+    def is_behind(self, partition: Partition, records: list[Record]) -> bool:
         """Whether these records lie below what this partition already delivered.
 
-        An unclean election or a lost disk truncated its log, and new records now have the old offsets.
+        The consumer went back by itself: an unclean election or a lost disk may have truncated the log.
         """
         tracker = self.trackers.get(partition)
         return tracker is not None and bool(records) and records[0].offset < tracker.position

@@ -8,10 +8,12 @@ already taken; `getmany` must never be cancelled.
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol, TypeVar
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import ConsumerStoppedError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer.stream.records import Partition, Record
 
@@ -55,6 +57,10 @@ class Source(Protocol):
         """The committed offset (None if none) and the log start."""
         ...
 
+    async def end_of(self, partition: Partition) -> int:
+        """The log end."""
+        ...
+
     def seek(self, partition: Partition, offset: int) -> None: ...
 
     def assignment(self) -> frozenset[Partition]: ...
@@ -81,6 +87,7 @@ class KafkaSource:
 
     async def start(self, assignments: Assignments) -> None:
         consumer = self._make()
+        check_offset_fetches(consumer._client)  # noqa: SLF001 - see there
         consumer.subscribe(self._topics, listener=_Listener(assignments))
         self._consumer = consumer
         try:
@@ -124,6 +131,10 @@ class KafkaSource:
         )
         return committed, beginnings[tp]
 
+    async def end_of(self, partition: Partition) -> int:
+        tp = TopicPartition(*partition)
+        return int((await self._consumer.end_offsets([tp]))[tp])
+
     def seek(self, partition: Partition, offset: int) -> None:
         self._consumer.seek(TopicPartition(*partition), offset)
 
@@ -146,6 +157,23 @@ class KafkaSource:
         self._paused = set()
 
 
+def check_offset_fetches(client: AIOKafkaClient) -> None:
+    """Make a client raise the error of an OffsetFetch response as a whole.
+
+    aiokafka ignores it: while the coordinator moves or loads, a group would seem to have committed nothing, and read
+    its topics from the start.
+    """
+    send: Callable[..., Awaitable[Any]] = client.send
+
+    async def checked_send(node_id: int, request: object, **options: Any) -> Any:
+        response = await send(node_id, request, **options)
+        if isinstance(request, OffsetFetchRequest) and (code := getattr(response, "error_code", 0)):
+            raise for_code(code)
+        return response
+
+    client.send = checked_send  # type: ignore[method-assign]
+
+
 async def ask_each(
     ask: Callable[[Partition], Awaitable[T]], partitions: Iterable[Partition], timeout: float
 ) -> dict[Partition, T]:
@@ -164,12 +192,12 @@ async def ask_each(
     }
 
 
-def committed_at(metadata: str) -> float | None:
+def committed_at(metadata: str | None) -> float | None:
     """When a commit was made, in seconds since the epoch, from the metadata that `KafkaSource` adds to it; None for a
     commit of another client.
     """
     try:
-        return datetime.fromisoformat(metadata).timestamp()
+        return datetime.fromisoformat(metadata or "").timestamp()
     except ValueError:
         return None
 

@@ -74,6 +74,11 @@ class FakeSource:
         self.logs[partition], self.ends[partition], self.beginnings[partition] = [], 0, 0
         self._positions[partition] = 0
 
+    def go_back(self, partition: Partition = P0) -> None:
+        """The consumer resets a position to the log's start, although the log is whole."""
+        self._positions[partition] = self.beginnings[partition]
+        self._news.set()
+
     @property
     def listener(self) -> Assignments:
         assert self._listener is not None, "not started"
@@ -161,6 +166,9 @@ class FakeSource:
         if self.on_start_of is not None:
             await self.on_start_of(partition)
         return self.committed.get(partition), self.beginnings[partition]
+
+    async def end_of(self, partition: Partition) -> int:
+        return self.ends[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
         assert partition in self._positions, "a seek in a partition that is not ours"

@@ -410,10 +410,53 @@ async def test_a_truncated_log_is_read_from_its_new_start_and_other_partitions_l
         await eventually(lambda: harness.events_of(PollFailed))
         harness.jobs.gate.set()
         await eventually(lambda: harness.source.committed == {P0: 3, P1: 2})
-        assert "was truncated: reading again from 0" in harness.events_of(PollFailed)[0].error
+        assert (
+            "comments[0]: the log was truncated from 5 to 3: reading again from 0"
+            in harness.events_of(PollFailed)[0].error
+        )
         assert [harness.jobs.order[0, f"new{n}".encode()] for n in range(3)] == [[0], [1], [2]]
         assert harness.jobs.order[1, b"slow"] == [0, 0, 1]
         assert not harness.jobs.broken
+
+
+async def test_a_whole_log_is_not_read_again_when_the_consumer_goes_back_to_its_start() -> None:
+    async with running_lane(P0, P1) as harness:
+        for n in range(5):
+            harness.source.produce(f"old{n}".encode())
+        await harness.drain()
+        epoch = harness.scheduler.epoch
+        harness.source.go_back()
+        harness.source.produce(b"new")
+        await harness.drain()
+        assert harness.scheduler.epoch == epoch
+        assert harness.jobs.started == 6
+        [failure] = harness.events_of(PollFailed)
+        assert failure.error == "comments[0]: the consumer went back from 5 to 0: reading on from 5"
+
+
+async def test_a_truncation_that_a_rebalance_interrupts_resets_nothing() -> None:
+    async with running_lane() as harness:
+        for n in range(5):
+            harness.source.produce(f"old{n}".encode())
+        await harness.drain()
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def end_of(partition: Partition) -> int:
+            asked.set()
+            await go.wait()
+            return 1
+
+        harness.source.end_of = end_of  # type: ignore[method-assign]
+        harness.source.go_back()
+        harness.source.produce(b"new")
+        await asked.wait()
+        await harness.source.rebalance(P0)
+        epoch = harness.scheduler.epoch
+        go.set()
+        await harness.drain()
+        assert harness.scheduler.epoch == epoch
+        assert harness.events_of(PollFailed) == []
+        assert harness.jobs.started == 6
 
 
 async def test_a_log_truncated_before_its_first_read_is_read_from_its_new_start() -> None:

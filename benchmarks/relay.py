@@ -27,10 +27,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from consumer.embedded import hindsight as hindsight_server
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import ServerError
-from consumer.relay.times import instant
 from demo.ours import Service
-from tests.e2e.office import Office, office, settle
-from tests.e2e.relay_site import RelaySite
+from schemas.timestamps import parse_timestamp
+from tests.e2e.paperclip_company import PaperclipCompany, eventually, paperclip_company
+from tests.e2e.relay_installation import RelayInstallation
 from tests.support import kafka_jvm
 from tests.support import paperclip as paperclip_server
 from tests.support.kafka import Broker, Kind
@@ -52,8 +52,8 @@ BOUNDS = {
 class Desk:
     """A company at work, and what follows it."""
 
-    acme: Office
-    site: RelaySite
+    acme: PaperclipCompany
+    site: RelayInstallation
     relay: Service
     agent: str
     issue: str
@@ -65,7 +65,10 @@ def main() -> int:
         sys.stderr.write("✗ needs a JVM and Maven for Apache Kafka\n")
         return 1
     try:
-        packages, hindsight = paperclip_server.install(), hindsight_server.install(lambda _: None)
+        packages, hindsight = (
+            paperclip_server.install(paperclip_server.RECORDED),
+            hindsight_server.install(lambda _: None),
+        )
     except ServerError as error:
         sys.stderr.write(f"✗ {error}\n")
         return 1
@@ -83,11 +86,11 @@ def main() -> int:
 
 @contextmanager
 def desk(paperclip: Paperclip, hindsight: Hindsight, broker: Broker, logs: Path, websocket: bool) -> Iterator[Desk]:
-    with office(paperclip) as acme:
+    with paperclip_company(paperclip) as acme:
         agent = acme.agent("Ada")
         issue = acme.issue("Keep the lights on", agent, description="Report every day.")
         settings = {"RELAY_WEBSOCKET": str(websocket).lower()}
-        site = RelaySite(broker, hindsight, logs, acme)
+        site = RelayInstallation(broker, hindsight, logs, acme)
         site.settings |= settings
         with (
             Service("relay", site.settings, logs / "relay.log") as relay,
@@ -104,8 +107,8 @@ def published(at: Desk) -> dict[str, Any]:
     for _ in range(COMMENTS):
         said.append(at.acme.say(at.issue, "We keep the cookie flow until March."))
         time.sleep(dice.uniform(0.2, 1.0))
-    settle("all are published", lambda: {("issue.comment.created", each) for each in said} <= at.site.published())
-    made = {each["id"]: instant(each["createdAt"]) for each in at.acme.comments(at.issue)}
+    eventually("all are published", lambda: {("issue.comment.created", each) for each in said} <= at.site.published())
+    made = {each["id"]: parse_timestamp(each["createdAt"]) for each in at.acme.comments(at.issue)}
     times = [
         1000 * (written - made[event["payload"]["commentId"]])
         for event, written in records(at, "issue_comments")
@@ -125,10 +128,10 @@ def recalled(at: Desk) -> dict[str, Any]:
             runs = [run for run in at.acme.runs() if run["id"] not in before]
             return bool(runs) and all(run["status"] not in ("queued", "running") for run in runs)
 
-        settle("its run is over", over)
+        eventually("its run is over", over)
     at.acme.pause(at.agent)
-    began = {run["id"]: instant(run["startedAt"]) for run in at.acme.runs() if run["startedAt"]}
-    settle("all are recalled", lambda: began.keys() <= {value["runId"] for value, _ in records(at, "recalls")})
+    began = {run["id"]: parse_timestamp(run["startedAt"]) for run in at.acme.runs() if run["startedAt"]}
+    eventually("all are recalled", lambda: began.keys() <= {value["runId"] for value, _ in records(at, "recalls")})
     first: dict[str, float] = {}
     for value, written in records(at, "recalls"):
         first.setdefault(value["runId"], written)

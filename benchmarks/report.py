@@ -1,4 +1,4 @@
-"""`docs/benchmarks.md` and what is printed at the end. Pure: lines in, text out."""
+"""The text of `docs/benchmarks.md` and the printed verdicts. Pure: results in, text out."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ FAST, DEFAULT = "paperclip-memory, pyreqwest", "paperclip-memory, httpx"
 FAST_ALONE, DEFAULT_ALONE = "pyreqwest alone, no Kafka", "httpx alone, no Kafka"
 JAVA = "Confluent's parallel consumer, Vert.x (Java)"
 PYTHON_PEERS = ("aiokafka", "FastStream", "faststream")
-"""What their names begin with."""
+"""Prefixes of their names."""
 RECALL_OVER_MS = 50.0
-"""What a recall may take beyond the scripted latencies."""
+"""Milliseconds that a recall may take beyond the simulated latencies."""
 
 _HEAD = (
-    "| bench | subject | in flight | events/s | of ideal | CPU µs/event | RSS MB | p50 ms | p99 ms |",
+    "| bench | system | in flight | events/s | of ideal | CPU µs/event | RSS MB | p50 ms | p99 ms |",
     "|---|---|---:|---:|---:|---:|---:|---:|---:|",
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a bar of ours holds; `measured` says by how much."""
+    """Whether one of our targets is met, with the measured values."""
 
     bar: str
     measured: str
@@ -46,7 +46,7 @@ def _row(line: Line) -> str:
 
 
 def verdicts(lines: Sequence[Line]) -> list[Verdict]:
-    """The bars that these medians can speak of."""
+    """The verdicts on every target that these medians cover."""
     found: list[Verdict] = []
     for judge in (_near_the_sender, _ahead_of_java, _cpu, _two_workers, _ahead_of_python, _recall, _scaling, _memory):
         found += judge(lines)
@@ -59,7 +59,7 @@ def _pick(lines: Sequence[Line], bench: str, subject: str, workers: int = 1) -> 
 
 def _near_the_sender(lines: Sequence[Line]) -> list[Verdict]:
     return _ratio(
-        "64 in flight: at least 0.97 of what the same sender reaches without Kafka",
+        "64 in flight: at least 0.97 of what the same transport reaches without Kafka",
         _pick(lines, "throughput", FAST),
         _pick(lines, "throughput", FAST_ALONE),
         0.97,
@@ -107,7 +107,7 @@ def _recall(lines: Sequence[Line]) -> list[Verdict]:
     limit = RECALL_OVER_MS
     return [
         Verdict(
-            f"recall behind retains ({line.subject}): p99 at most the scripted {line.sink_ms:.0f} ms + {limit:.0f}",
+            f"recall behind retains ({line.subject}): p99 at most the simulated {line.sink_ms:.0f} ms + {limit:.0f}",
             f"{line.p99_ms:.0f} ms",
             line.p99_ms <= line.sink_ms + limit,
         )
@@ -144,7 +144,7 @@ def _ratio(bar: str, ours: Line | None, other: Line | None, least: float) -> lis
 
 
 def page(lines: Sequence[Line], machine: str) -> str:
-    """The whole page, from every run's line."""
+    """The complete page, from the results of all runs."""
     middle = medians(lines)
     loads = [line.load for line in lines]
     sections: list[tuple[str, Callable[[Line], bool], str]] = [
@@ -167,49 +167,50 @@ def page(lines: Sequence[Line], machine: str) -> str:
 _INTRODUCTION = """\
 # Benchmarks
 
-`make bench` measures all this and writes this page; every run's line is in `benchmarks/results.jsonl`.
-`python -m benchmarks --help` names the parts. The image has Python 3.13: `PYTHON=python3.13 make setup`, in a new
-clone, has ours and its Python peers measured on that.
+`make bench` runs all benchmarks and writes this page; `benchmarks/results.jsonl` has the result of every run.
+`python -m benchmarks --help` lists the parts. The image has Python 3.13; to measure on it, run
+`PYTHON=python3.13 make setup` in a new clone.
 
 ![Events per second and CPU per event](benchmarks.svg)
 
-Real Apache Kafka, 100,000 comments that stand in 8 partitions before the first run, and a sink that answers each
-retain after 50 ms. All subjects read the same records and send the same requests. Ours is the command
-`paperclip-memory worker`, with metrics, health and a JSON log line for each record; each peer is written as its users
-write it, in `benchmarks/peers/`. A run is measured after everything has joined and settled,
-its first and last tenth are left out, subjects take turns, and the tables hold the medians.
+Apache Kafka with 100,000 comments in 8 partitions, and a sink that answers each retain after 50 ms. All systems read
+the same records and send the same requests. Ours is the command `paperclip-memory worker`, with metrics, health checks
+and a JSON log line for each record. Each peer is written as its documentation suggests, in `benchmarks/peers/`. A
+measurement starts after all members have joined and leaves out its first and last tenth. Systems run in turns, and the
+tables show medians.
 
-- **of ideal**: 1 if every slot is always used: events/s x sink latency ÷ requests in flight.
-- **CPU**: of all threads of all the subject's processes. **RSS**: the most memory they had together.
-- **p50, p99**: how long an event holds its slot: from one request of a connection to its next, so 50 ms at best.
-  For recalls: from before the run's start is produced until its memories are read back from Kafka.
+- **of ideal**: events/s x sink latency ÷ requests in flight; 1 if every slot is always in use.
+- **CPU**: of all threads of all processes of the system. **RSS**: their maximum total memory.
+- **p50, p99**: how long an event occupies its slot, from one request of a connection to the next; at best 50 ms.
+  For recalls: from producing the run's start until its memories are read back from Kafka.
 
 Measured on {machine}.
-Load average before each run: {low:.1f} to {high:.1f}. Kafka, the sink and the subject share the machine.
+Load average before each run: {low:.1f} to {high:.1f}. Kafka, the sink and the system under test share the machine.
 """
 _THROUGHPUT = """\
-"alone, no Kafka" is our sender without anything around it: what is between it and `paperclip-memory` is the price of
-Kafka, order, commits, retries, metrics and logs. The guarantees differ: the parallel consumer keeps the order of a
-key, but has no dead letters; FastStream with `max_workers` keeps no order and acknowledges first;
-faststream-concurrent-aiokafka commits even when a handler raises.
+"alone, no Kafka" is our HTTP transport by itself; the difference to `paperclip-memory` is the cost of Kafka, ordering,
+commits, retries, metrics and logs. The guarantees differ: the parallel consumer keeps the order per key but has no dead
+letters; FastStream with `max_workers` keeps no order and acknowledges before handling; faststream-concurrent-aiokafka
+commits even if a handler raises.
 
-On Python 3.11 aiohttp writes a request's body one turn of the event loop later than from 3.12 on. Requests then stay in
-bunches, which costs our httpx sender a twentieth of its speed here.
+On Python 3.11, aiohttp writes a request's body one turn of the event loop later than on 3.12 and above. Requests then
+go out in bursts, which costs our httpx transport 5 % of its throughput here.
 """
 _DENSITY = """\
-How many events a core can carry. One worker is one Python process, so one core; `2 x 128` are two workers of one group.
+How many events one core can handle. One worker is one Python process and so uses one core; `2 x 128` is two workers of
+one group.
 """
 _SCALING = """\
-Workers of one group, 16 in flight each (the default), measured after the last has joined.
+Workers of one group, each with 16 in flight (the default), measured after the last one has joined.
 """
 _RECALL = """\
 One worker with both lanes. Runs start 20 times a second while 100,000 comments wait and 16 retains are in flight.
-Scripted: 20 ms for Paperclip's answer, 100 ms for Hindsight's recall. "in flight" is the retain lane's, events/s and
-CPU are of both lanes, "of ideal" is 120 ms ÷ p50.
+Paperclip answers after 20 ms, Hindsight's recall after 100 ms. "in flight" is that of the retain lane, events/s and CPU
+are of both lanes, "of ideal" is 120 ms ÷ p50.
 """
 _LOGGING = """\
-`log_level` info, the default, writes a line for each record; `warning` writes none.
+With `log_level` info, the default, the worker logs a line for each record; with `warning`, none.
 """
 _SINK = """\
-Bare sockets against the sink: it does not limit the runs.
+Bare sockets against the sink show that the sink does not limit the results.
 """

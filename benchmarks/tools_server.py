@@ -14,7 +14,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from uuid import UUID
 
-from consumer.commands.tools import RECALLS_AGE, RECALLS_SIZE, tune_garbage_collection
+from consumer.commands.runtime import tune_garbage_collection
+from consumer.commands.tools import RECALLS_AGE, RECALLS_SIZE
 from consumer.hindsight.client import HindsightClient
 from consumer.http.transport import Request, Response
 from consumer.memory.policy import MemoryPolicy

@@ -1,10 +1,11 @@
-"""The command `paperclip-memory`: parsing, and calls of `consumer.commands`; nothing else."""
+"""The command `paperclip-memory`: parses arguments and calls `consumer.commands`, which it imports when needed."""
 
 import asyncio
 import os
 import sys
 import time
 from enum import StrEnum
+from importlib.resources import files
 from pathlib import Path
 from typing import Annotated
 from uuid import UUID
@@ -12,12 +13,10 @@ from uuid import UUID
 import typer
 
 from consumer.commands import event_loop
-from consumer.dead_letters.model import Filter, moment
-from consumer.errors import DeadLetterReason, SettingsError
+from consumer.dead_letters.model import DeadLetterFilter, parse_time_or_age
+from consumer.errors import DeadLetterReason, ExitCode, SettingsError
 from consumer.settings.model import load_settings
 from consumer.settings.reference import settings_help
-
-EXIT_SETTINGS = 2
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -52,28 +51,28 @@ def worker(
     strict: Strict = False,
 ) -> None:
     """Consume Paperclip's events: recall when a run starts, retain comments, forget deleted ones."""
-    from consumer.commands import worker as wiring  # noqa: PLC0415 - `--help` and `schemas` need none of it
+    from consumer.commands.worker import LANES, run_worker  # noqa: PLC0415
 
-    lanes = wiring.LANES if lane is None else (lane.value,)
+    lanes = LANES if lane is None else (lane.value,)
     settings = load_settings()
-    _exit(event_loop.run(settings.http_backend, wiring.run_worker(settings, lanes, strict=strict)))
+    _exit(event_loop.run(settings.http_backend, run_worker(settings, lanes, strict=strict)))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL and …_PAPERCLIP_API_URL are required"))
 def up(strict: Strict = False) -> None:
     """Run worker, tools, relay and exporter in one process, for a small installation. Creates missing topics."""
-    from consumer.commands import up  # noqa: PLC0415
+    from consumer.commands.up import run_up  # noqa: PLC0415
 
     settings = load_settings()
-    _exit(event_loop.run(settings.http_backend, up.run_up(settings, strict=strict)))
+    _exit(event_loop.run(settings.http_backend, run_up(settings, strict=strict)))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def exporter() -> None:
     """Serve how far the groups are behind and what waits in Hindsight, for Prometheus. Several may run."""
-    from consumer.commands import exporter  # noqa: PLC0415
+    from consumer.commands.exporter import run_exporter  # noqa: PLC0415
 
-    _exit(asyncio.run(exporter.run_exporter(load_settings())))
+    _exit(asyncio.run(run_exporter(load_settings())))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
@@ -82,32 +81,32 @@ def status(
     as_json: Json = False,
 ) -> None:
     """Show lag, members, Hindsight's queue and dead letters. Exit code 1 if one of the sources does not answer."""
-    from consumer.commands import exporter  # noqa: PLC0415
+    from consumer.commands.status import run_status  # noqa: PLC0415
 
     if watch and as_json:
         raise typer.BadParameter("--watch is for people, and --json for scripts: give one of them")
-    _exit(asyncio.run(exporter.run_status(load_settings(), watch=watch, as_json=as_json)))
+    _exit(asyncio.run(run_status(load_settings(), watch=watch, json=as_json)))
 
 
 @app.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
 def topics() -> None:
     """Create the topics that are missing; say how existing ones differ. Changes and deletes nothing."""
-    from consumer.commands import worker as wiring  # noqa: PLC0415
+    from consumer.commands.topics import create_topics  # noqa: PLC0415
 
-    _exit(asyncio.run(wiring.create_topics(load_settings())))
+    _exit(asyncio.run(create_topics(load_settings())))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def check(as_json: Json = False) -> None:
     """Check the settings and probe Kafka, Hindsight and Paperclip. Exit code 1 if any probe fails, 2 for settings."""
-    from consumer.commands import worker as wiring  # noqa: PLC0415
+    from consumer.commands.check import run_check  # noqa: PLC0415
 
-    _exit(asyncio.run(wiring.run_check(as_json=as_json)))
+    _exit(asyncio.run(run_check(as_json=as_json)))
 
 
 def _when(text: str) -> float:
     try:
-        return moment(text, time.time())
+        return parse_time_or_age(text, time.time())
     except ValueError:
         raise typer.BadParameter(f"{text!r} is neither a time (2026-11-30T10:00) nor an age (90m, 2h, 7d)") from None
 
@@ -124,7 +123,7 @@ Until = Annotated[float | None, typer.Option(parser=_when, metavar="TIME", help=
 
 
 @letters.command("list", epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
-def list_letters(
+def list_dead_letters(
     reason: Reasons = None,
     event_type: EventTypes = None,
     since: Since = None,
@@ -133,10 +132,10 @@ def list_letters(
     as_json: Json = False,
 ) -> None:
     """Show the dead letters that were not sent back yet; never what they hold."""
-    from consumer.commands import dead_letters  # noqa: PLC0415
+    from consumer.commands.dead_letters import list_dead_letters as run_list  # noqa: PLC0415
 
-    wanted = Filter(reason or (), event_type or (), since, until)
-    _exit(asyncio.run(dead_letters.list_letters(load_settings(), wanted, limit, as_json=as_json)))
+    letter_filter = DeadLetterFilter(reason or (), event_type or (), since, until)
+    _exit(asyncio.run(run_list(load_settings(), letter_filter, limit, as_json=as_json)))
 
 
 @letters.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
@@ -153,19 +152,19 @@ def redrive(
     as_json: Json = False,
 ) -> None:
     """Send dead letters back to the topics they came from, each once. Exit code 1 if Kafka took not all of them."""
-    from consumer.commands import dead_letters  # noqa: PLC0415
+    from consumer.commands.dead_letters import redrive_dead_letters  # noqa: PLC0415
 
-    wanted = Filter(reason or (), event_type or (), since, until)
-    run = dead_letters.redrive_letters(load_settings(), wanted, limit, dry_run=dry_run, force=force, as_json=as_json)
+    letter_filter = DeadLetterFilter(reason or (), event_type or (), since, until)
+    run = redrive_dead_letters(load_settings(), letter_filter, limit, dry_run=dry_run, force=force, as_json=as_json)
     _exit(asyncio.run(run))
 
 
 @app.command(epilog=_settings_epilog(needed="the TOOLS_* ones count here"))
 def tools(strict: Strict = False) -> None:
     """Serve hindsight_recall and hindsight_retain to agents, over MCP and REST."""
-    from consumer.commands import tools as wiring  # noqa: PLC0415
+    from consumer.commands.tools import run_tools  # noqa: PLC0415
 
-    _exit(asyncio.run(wiring.run_tools(load_settings(), strict=strict)))
+    _exit(asyncio.run(run_tools(load_settings(), strict=strict)))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_API_URL and TOOLS_SHARED_SECRET are required here"))
@@ -174,17 +173,17 @@ def connect(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
 ) -> None:
     """Register the tools in Paperclip, so that its gateway gives them to the company's agents. Again is harmless."""
-    from consumer.commands import tools as wiring  # noqa: PLC0415
+    from consumer.commands.connect import run_connect  # noqa: PLC0415
 
-    _exit(asyncio.run(wiring.connect(load_settings(), str(company), dry_run=dry_run)))
+    _exit(asyncio.run(run_connect(load_settings(), str(company), dry_run=dry_run)))
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL is required; the RELAY_* ones count"))
 def relay(strict: Strict = False) -> None:
     """Follow Paperclip, and publish its runs and comments to Kafka."""
-    from consumer.commands import relay as wiring  # noqa: PLC0415
+    from consumer.commands.relay import run_relay  # noqa: PLC0415
 
-    _exit(asyncio.run(wiring.run_relay(load_settings(), strict=strict)))
+    _exit(asyncio.run(run_relay(load_settings(), strict=strict)))
 
 
 def _company(text: str) -> str:
@@ -214,9 +213,9 @@ def backfill(
     ] = False,
 ) -> None:
     """Publish past comments, the oldest first. Begun again after it was stopped, it goes on where it was."""
-    from consumer.commands import audit  # noqa: PLC0415
+    from consumer.commands.backfill import run_backfill  # noqa: PLC0415
 
-    run = audit.run_backfill(load_settings(), company, since or 0.0, issue, dry_run=dry_run, rate=rate, force=force)
+    run = run_backfill(load_settings(), company, since or 0.0, issue, dry_run=dry_run, rate=rate, force=force)
     _exit(asyncio.run(run))
 
 
@@ -234,9 +233,9 @@ def audit(
     as_json: Json = False,
 ) -> None:
     """Compare Paperclip's comments with what Hindsight holds. Exit code 1 if anything is to be repaired."""
-    from consumer.commands import audit  # noqa: PLC0415
+    from consumer.commands.audit import run_audit  # noqa: PLC0415
 
-    run = audit.run_audit(load_settings(), company or (), since or 0.0, fix=fix, as_json=as_json)
+    run = run_audit(load_settings(), company or (), since or 0.0, fix=fix, as_json=as_json)
     _exit(asyncio.run(run))
 
 
@@ -253,15 +252,15 @@ def import_plugin(
     output: Annotated[Path | None, typer.Option(help="Where to write; without it, print.", dir_okay=False)] = None,
 ) -> None:
     """Turn the configuration of the plugin @vectorize-io/hindsight-paperclip into ours, as an environment file."""
-    from consumer.commands import import_plugin  # noqa: PLC0415
+    from consumer.commands.import_plugin import from_file, from_paperclip  # noqa: PLC0415
 
     if file is not None:
-        _exit(import_plugin.from_file(file, output))
+        _exit(from_file(file, output))
         return
     if url is None:
         raise typer.BadParameter("is needed, unless there is a --file", param_hint="--url")
     key = os.environ.get("PAPERCLIP_MEMORY_PAPERCLIP_API_KEY")
-    _exit(asyncio.run(import_plugin.from_paperclip(url.rstrip("/"), key, company or (), output)))
+    _exit(asyncio.run(from_paperclip(url.rstrip("/"), key, company or (), output)))
 
 
 @app.command()
@@ -272,15 +271,17 @@ def settings() -> None:
 
 @app.command()
 def schemas(
-    directory: Annotated[
-        Path, typer.Argument(help="Where to write; the repository's own is `schemas`.", file_okay=False)
-    ] = Path("schemas"),
+    name: Annotated[str | None, typer.Argument(help="Print this one; without it, list the names.")] = None,
 ) -> None:
-    """Write the JSON Schemas, the AsyncAPI document and the examples of all events."""
-    from schemas.generate import write  # noqa: PLC0415
-
-    for path in write(directory):
-        typer.echo(f"wrote {path}")
+    """Print a JSON Schema of an event, or the AsyncAPI document of all topics."""
+    directory = files("schemas")
+    names = sorted(entry.name for entry in directory.iterdir() if entry.name.endswith((".schema.json", ".yaml")))
+    if name is None:
+        typer.echo("\n".join(names))
+    elif name in names:
+        typer.echo((directory / name).read_text(encoding="utf-8"), nl=False)
+    else:
+        raise typer.BadParameter(f"unknown schema {name!r}: use one of {', '.join(names)}", param_hint="NAME")
 
 
 def _exit(code: int) -> None:
@@ -295,4 +296,4 @@ def main() -> None:
     except SettingsError as error:
         for problem in error.problems:
             sys.stderr.write(f"error: {problem}\n")
-        sys.exit(EXIT_SETTINGS)
+        sys.exit(ExitCode.WRONG_SETTINGS)

@@ -1,21 +1,30 @@
-"""The error tree. Every error names the upstream it came from, so that the engine knows which breaker it concerns.
+"""The error tree. Each error names the upstream that it came from, so that the engine knows which breaker to use.
 
     PaperclipMemoryError
-    ├── SettingsError           a setting is wrong: the process ends with exit code 2
+    ├── SettingsError           a setting is invalid: the process exits with code 2
     └── HandlingError           a record could not be handled
-        ├── Permanent           it never will be: dead letter, with a reason
-        ├── Transient           it may be, later: park, back off, spend an attempt
-        ├── NotYet              it must wait for something to finish: park, spend no attempt
-        └── UpstreamDown        nothing can be handled now: open the lane's breaker
+        ├── Permanent           every attempt would fail: write a dead letter with a reason
+        ├── Transient           a later attempt may succeed: park, back off, spend an attempt
+        ├── NotYet              an operation has to finish first: park, spend no attempt
+        └── UpstreamDown        no record can be handled now: open the lane's breaker
 
-Any exception that is not in this tree counts as `Transient` with no upstream.
+Any other exception counts as `Transient` without an upstream.
 """
 
-from enum import StrEnum
+from enum import IntEnum, StrEnum
+
+
+class ExitCode(IntEnum):
+    """How a command ended, if not with 0."""
+
+    FAILED = 1  # a probe failed, an upstream did not answer, or there is something to repair
+    WRONG_SETTINGS = 2
+    STALLED = 70  # the watchdog ended a process that made no progress
+    INTERRUPTED = 130
 
 
 class Upstream(StrEnum):
-    """A system that handling a record depends on."""
+    """A system that handlers depend on."""
 
     HINDSIGHT = "hindsight"
     PAPERCLIP = "paperclip"
@@ -23,33 +32,33 @@ class Upstream(StrEnum):
 
 
 class DeadLetterReason(StrEnum):
-    """Why a record is a dead letter (closed: it is a metric label)."""
+    """Why a record is a dead letter (closed set: a metric label)."""
 
-    UNDECODABLE = "undecodable"  # not JSON, or no JSON object
-    INVALID = "invalid"  # JSON, but not the event that its type promises
+    UNDECODABLE = "undecodable"  # not JSON, or not a JSON object
+    INVALID = "invalid"  # JSON, but not a valid event of its type
     REJECTED = "rejected"  # the upstream answered 400, 422 or another 3xx or 4xx
     TOO_LARGE = "too_large"  # the upstream answered 413
-    FORBIDDEN = "forbidden"  # Paperclip's 403: another company's key
+    FORBIDDEN = "forbidden"  # Paperclip answered 403: the key belongs to another company
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"  # `max_attempts` transient failures
     DEADLINE_EXCEEDED = "deadline_exceeded"  # still `NotYet` after `forget_deadline`
 
 
 class DownKind(StrEnum):
-    """How an upstream is down (closed: it is a metric label)."""
+    """How an upstream is down (closed set: a metric label)."""
 
-    UNREACHABLE = "unreachable"  # refused, no such host, Kafka not taking a publish
-    REFUSED = "refused"  # our key is wrong, expired or unpaid: 401, 402, Hindsight's 403
+    UNREACHABLE = "unreachable"  # connection refused, unknown host, Kafka did not acknowledge
+    REFUSED = "refused"  # our key is invalid, expired or unpaid: 401, 402, 403 from Hindsight
 
 
 class PaperclipMemoryError(Exception):
-    """The root of all errors that this project raises on purpose."""
+    """Base class of all errors that this project raises."""
 
 
 class SettingsError(PaperclipMemoryError):
-    """One or more settings are wrong.
+    """One or more settings are invalid.
 
     Args:
-        problems: one line for each, naming the field, the value (never a secret) and what is allowed.
+        problems: one line per setting, with its name, its value (never a secret) and the allowed values.
     """
 
     def __init__(self, problems: list[str]) -> None:
@@ -61,8 +70,8 @@ class HandlingError(PaperclipMemoryError):
     """A record could not be handled.
 
     Args:
-        message: for people; holds no body and no key.
-        upstream: where it came from; None if from no upstream.
+        message: for people; contains no body and no key.
+        upstream: the upstream that caused the error, if any.
     """
 
     def __init__(self, message: str, *, upstream: Upstream | None = None) -> None:
@@ -71,7 +80,7 @@ class HandlingError(PaperclipMemoryError):
 
 
 class Permanent(HandlingError):
-    """Handling this record fails for ever."""
+    """No attempt to handle this record can succeed."""
 
     def __init__(self, message: str, *, reason: DeadLetterReason, upstream: Upstream | None = None) -> None:
         super().__init__(message, upstream=upstream)
@@ -79,10 +88,10 @@ class Permanent(HandlingError):
 
 
 class Transient(HandlingError):
-    """Handling this record failed and may succeed later.
+    """This attempt failed; a later one may succeed.
 
     Args:
-        retry_after: seconds the upstream asked us to wait (`Retry-After`); None if it did not.
+        retry_after: seconds from the upstream's `Retry-After` header, if it sent one.
     """
 
     def __init__(self, message: str, *, upstream: Upstream | None = None, retry_after: float | None = None) -> None:
@@ -91,11 +100,11 @@ class Transient(HandlingError):
 
 
 class NotYet(HandlingError):
-    """Something that must end first has not ended."""
+    """An operation that must finish first is unfinished."""
 
 
 class UpstreamDown(HandlingError):
-    """The upstream serves nobody, or not us: no record can be handled until that changes."""
+    """The upstream serves nobody, or not us: until that changes, no record can be handled."""
 
     def __init__(self, message: str, *, upstream: Upstream, kind: DownKind) -> None:
         super().__init__(message, upstream=upstream)

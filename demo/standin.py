@@ -15,7 +15,7 @@ from aiohttp import web
 
 from demo import recording
 from demo.recording import Json
-from schemas.objects import UUID_PATTERN
+from schemas.paperclip import UUID_PATTERN
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 MAX_COMMENTS = 500

@@ -5,8 +5,9 @@ import json
 import time
 from collections.abc import Sequence
 
-from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
+from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
+from consumer.kafka.topic_reader import read_topic
 from demo.plays import Play
 from schemas.recalls import RecallRecord
 
@@ -34,21 +35,14 @@ def recalled(bootstrap_servers: str, topic: str, run_id: str, deadline: float) -
         consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest")
         await consumer.start()
         try:
-            numbers = await _partitions(consumer, topic)
-            consumer.assign([TopicPartition(topic, number) for number in numbers])
             end = time.monotonic() + deadline
             while time.monotonic() < end:
-                for batch in (await consumer.getmany(timeout_ms=500)).values():
-                    for record in batch:
-                        if record.key == run_id.encode() and record.value is not None:
-                            return RecallRecord.model_validate(json.loads(record.value))
+                async for record in read_topic(consumer, topic):
+                    if record.key == run_id.encode() and record.value is not None:
+                        return RecallRecord.model_validate(json.loads(record.value))
+                await asyncio.sleep(0.5)
             return None
         finally:
             await consumer.stop()
 
     return asyncio.run(read())
-
-
-async def _partitions(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
-    await consumer.topics()
-    return consumer.partitions_for_topic(topic) or set()

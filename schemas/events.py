@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
-from schemas.objects import CamelModel, Comment, Issue, Run, Uuid
+from schemas.paperclip import CamelModel, Comment, Issue, Run, Uuid
 
 REPLAY_HEADER = "replay"
 """Header of a record that is not fresh, whatever its value."""

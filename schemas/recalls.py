@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from schemas.objects import CamelModel, Uuid
+from schemas.paperclip import CamelModel, Uuid
 
 
 class RecallStatus(StrEnum):

@@ -13,6 +13,6 @@ def parse_timestamp(text: str) -> float:
     return (time if time.tzinfo else time.replace(tzinfo=UTC)).timestamp()
 
 
-def format_timestamp(seconds: float) -> str:
-    """Return a timestamp in ISO 8601, in UTC and to the millisecond, as Paperclip writes it."""
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+def format_timestamp(seconds: float, precision: str = "milliseconds") -> str:
+    """Return a timestamp in ISO 8601 and UTC, to the millisecond as Paperclip writes it, or to the second."""
+    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec=precision).replace("+00:00", "Z")

@@ -18,19 +18,36 @@ from consumer.embedded.hindsight import Hindsight
 from tests.support import kafka, kafka_jvm
 from tests.support import paperclip as paperclip_server
 from tests.support.kafka import Broker, Kind
-from tests.support.paperclip import Paperclip
+from tests.support.paperclip import RECORDED, TODAY, Mode, Packages, Paperclip, Target
 from tests.support.topics import Topics
 
 ORDER = ("unit", "contract", "integration", "e2e")
 HINDSIGHT_KEY = "test-key-of-hindsight"
 _kind = pytest.StashKey[Kind]()
 _hindsight = pytest.StashKey[Path]()
-_paperclip = pytest.StashKey[Path]()
+_paperclip = pytest.StashKey[dict[str, Packages]]()
+
+PAPERCLIP = "PAPERCLIP_MEMORY_TEST_PAPERCLIP"
+"""Environment variable: the Paperclips to test instead of the matrix, RELEASE or RELEASE:MODE, with commas between."""
+FULL = (Target(RECORDED, Mode.LOCAL_TRUSTED), Target(TODAY, Mode.AUTHENTICATED))
+"""All end-to-end tests run on these."""
+PARTIAL = (Target(RECORDED, Mode.AUTHENTICATED), Target(TODAY, Mode.LOCAL_TRUSTED))
+"""Tests marked `every_paperclip` run on these, too."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
     # SIGTERM ends the session as Ctrl-C does, so that its servers end too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """A test that asks for a real Paperclip runs once on each of the matrix that it is for."""
+    if "paperclip_target" not in metafunc.fixturenames:
+        return
+    named = [name.strip() for name in os.environ.get(PAPERCLIP, "").split(",") if name.strip()]
+    marked = metafunc.definition.get_closest_marker("every_paperclip")
+    targets = [Target.parse(name) for name in named] or [*FULL, *(PARTIAL if marked else ())]
+    metafunc.parametrize("paperclip_target", targets, ids=str, indirect=True, scope="session")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -75,8 +92,11 @@ def pytest_runtestloop(session: pytest.Session) -> None:
         config.stash[_hindsight] = hindsight_server.install(
             lambda line: reporter.write_line(f"installing Hindsight: {line}") if reporter else None
         )
-    if _wanted(session.items, "paperclip_packages"):
-        config.stash[_paperclip] = paperclip_server.install()
+    specs = [item.callspec for item in session.items if isinstance(item, pytest.Function) and hasattr(item, "callspec")]
+    targets = [target for spec in specs if isinstance(target := spec.params.get("paperclip_target"), Target)]
+    config.stash[_paperclip] = {
+        version: paperclip_server.install(version) for version in sorted({target.version for target in targets})
+    }
 
 
 def _wanted(items: list[pytest.Item], fixture: str) -> bool:
@@ -118,13 +138,20 @@ def hindsight_with_key(pytestconfig: pytest.Config, server_logs: Path) -> Iterat
 
 
 @pytest.fixture(scope="session")
-def paperclip_packages(pytestconfig: pytest.Config) -> Path:
-    """Where Paperclip is installed, with the SDK of its plugins."""
-    return pytestconfig.stash[_paperclip]
+def paperclip_target(request: pytest.FixtureRequest) -> Target:
+    """The release and mode of Paperclip that this test runs on."""
+    target: Target = request.param
+    return target
 
 
 @pytest.fixture(scope="session")
-def paperclip(paperclip_packages: Path, server_logs: Path) -> Iterator[Paperclip]:
-    """A real Paperclip without users or keys. A test makes its own companies; one that stops it starts it again."""
-    with Paperclip(paperclip_packages, server_logs) as server:
+def paperclip_packages(pytestconfig: pytest.Config, paperclip_target: Target) -> Packages:
+    """The installed release, with the SDK of its plugins."""
+    return pytestconfig.stash[_paperclip][paperclip_target.version]
+
+
+@pytest.fixture(scope="session")
+def paperclip(paperclip_packages: Packages, paperclip_target: Target, server_logs: Path) -> Iterator[Paperclip]:
+    """A real Paperclip. A test makes its own companies; one that stops it starts it again."""
+    with Paperclip(paperclip_packages, server_logs, paperclip_target.mode) as server:
         yield server

@@ -1,79 +1,80 @@
-"""Wiring of `dead-letters list` and `dead-letters redrive`."""
+"""`paperclip-memory dead-letters list` and `redrive`."""
 
 import sys
 from functools import partial
 
 from rich.console import Console
 
+from consumer.commands.clients import dead_letter_topic
 from consumer.commands.progress import progress_bar
 from consumer.dead_letters import render
-from consumer.dead_letters.model import Filter
-from consumer.dead_letters.redrive import plan, redrive
-from consumer.dead_letters.topic import LetterTopic, Survey
-from consumer.errors import UpstreamDown
-from consumer.kafka.options import groupless_consumer, producer, translate_kafka_errors
+from consumer.dead_letters.model import DeadLetterFilter
+from consumer.dead_letters.redrive import plan_redrive, redrive
+from consumer.dead_letters.topic import TopicContents
+from consumer.errors import ExitCode, UpstreamDown
+from consumer.kafka.options import producer, translate_kafka_errors
 from consumer.kafka.producer import Publisher
 from consumer.observability.logs import configure_logging
 from consumer.settings.model import Settings
 from consumer.settings.types import LogFormat, LogLevel
 
-EXIT_FAILED = 1
 
-
-async def list_letters(settings: Settings, wanted: Filter, limit: int, *, as_json: bool) -> int:
-    """Print the open dead letters that are wanted, the `limit` newest of them; the exit code."""
-    survey = await _survey(settings)
-    if survey is None:
-        return EXIT_FAILED
-    matching = [letter for letter in survey.open if wanted(letter)]
-    shown = matching[-limit:]
+async def list_dead_letters(settings: Settings, letter_filter: DeadLetterFilter, limit: int, *, as_json: bool) -> int:
+    """Print the open dead letters that match, at most the `limit` newest of them. Returns the exit code."""
+    contents = await _read(settings)
+    if contents is None:
+        return ExitCode.FAILED
+    matching = [letter for letter in contents.open if letter_filter(letter)]
+    listed = matching[-limit:]
     if as_json:
-        print(render.list_json(matching, survey, shown))  # noqa: T201 - this is what the command is for
+        print(render.list_json(matching, contents, listed))  # noqa: T201 - this is what the command is for
     else:
-        if shown:
-            _console().print(render.table(shown))
-        print(render.list_text(matching, survey, len(shown)))  # noqa: T201
+        if listed:
+            _console().print(render.render_table(listed))
+        print(render.list_text(matching, contents, len(listed)))  # noqa: T201
     return 0
 
 
-async def redrive_letters(
-    settings: Settings, wanted: Filter, limit: int | None, *, dry_run: bool, force: bool, as_json: bool
+async def redrive_dead_letters(
+    settings: Settings,
+    letter_filter: DeadLetterFilter,
+    limit: int | None,
+    *,
+    dry_run: bool,
+    force: bool,
+    as_json: bool,
 ) -> int:
-    """Send the open dead letters that are wanted back to where they came from; the exit code."""
-    survey = await _survey(settings)
-    if survey is None:
-        return EXIT_FAILED
-    chosen, outcome = plan([letter for letter in survey.open if wanted(letter)], survey.sources, limit)
+    """Send the open dead letters that match back to their topics. Returns the exit code."""
+    contents = await _read(settings)
+    if contents is None:
+        return ExitCode.FAILED
+    matching = [letter for letter in contents.open if letter_filter(letter)]
+    chosen, result = plan_redrive(matching, contents.sources, limit)
     if dry_run and chosen and not as_json:
-        _console().print(render.table(chosen))
+        _console().print(render.render_table(chosen))
     if not dry_run:
         publisher = Publisher(partial(producer, settings))
         try:
             with translate_kafka_errors(settings), progress_bar("sending") as progress:
-                topic = _topic(settings)
-                await redrive(chosen, topic, survey.sources, publisher.publish, outcome, progress, force=force)
+                topic = dead_letter_topic(settings)
+                await redrive(chosen, topic, contents.sources, publisher.publish, result, progress, force=force)
         except UpstreamDown as error:
-            outcome.failed = str(error)
+            result.failed = str(error)
         finally:
             await publisher.close()
     to_text = render.redrive_json if as_json else render.redrive_text
-    print(to_text(outcome, chosen, dry_run=dry_run))  # noqa: T201
-    return EXIT_FAILED if outcome.failed else 0
+    print(to_text(result, chosen, dry_run=dry_run))  # noqa: T201
+    return ExitCode.FAILED if result.failed else 0
 
 
-async def _survey(settings: Settings) -> Survey | None:
+async def _read(settings: Settings) -> TopicContents | None:
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     try:
         with translate_kafka_errors(settings), progress_bar("reading dead letters") as progress:
-            return await _topic(settings).survey(progress)
+            return await dead_letter_topic(settings).read(progress)
     except UpstreamDown as error:
         sys.stderr.write(f"✗ {error}\n")
         return None
-
-
-def _topic(settings: Settings) -> LetterTopic:
-    sources = (settings.topic_agent_runs, settings.topic_issue_comments)
-    return LetterTopic(partial(groupless_consumer, settings), settings.topic_dead_letters, sources)
 
 
 def _console() -> Console:

@@ -1,4 +1,4 @@
-"""Wiring of `import-plugin`."""
+"""`paperclip-memory import-plugin`."""
 
 import json
 import sys
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from consumer.commands.runtime import EXIT_FAILED, USER_AGENT
-from consumer.errors import HandlingError, SettingsError
+from consumer.commands.clients import USER_AGENT
+from consumer.errors import ExitCode, HandlingError, SettingsError
 from consumer.http.backends import open_transport
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.models import is_forbidden
@@ -84,4 +84,4 @@ def _say(text: str) -> None:
 
 def _fail(why: str) -> int:
     _say(f"✗ {why}")
-    return EXIT_FAILED
+    return ExitCode.FAILED

@@ -1,7 +1,6 @@
-"""Wiring of the tools: `paperclip-memory tools` and `paperclip-memory connect`."""
+"""`paperclip-memory tools`."""
 
 import asyncio
-import gc
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -10,34 +9,27 @@ from functools import partial
 
 import structlog
 
+from consumer.commands.check import probe_at_start
+from consumer.commands.clients import VERSION, open_clients, reveal
 from consumer.commands.runtime import (
-    EXIT_FAILED,
-    USER_AGENT,
-    VERSION,
     Process,
-    reveal,
+    cancel,
     serve_observability,
     shutdown_deadline,
     start_process,
     wait_for_shutdown,
 )
-from consumer.commands.worker import open_clients, probe_at_start
-from consumer.errors import HandlingError, SettingsError, Upstream
-from consumer.http.backends import open_transport
-from consumer.http.rest_client import RestClient
+from consumer.errors import ExitCode, SettingsError
 from consumer.kafka.options import groupless_consumer
 from consumer.observability.health import Health
-from consumer.observability.logs import configure_logging
 from consumer.observability.tool_metrics import ToolMetrics
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallCache, RecallReader
 from consumer.settings.model import Settings
-from consumer.settings.types import LogFormat, LogLevel
 from consumer.settings.validation import label
 from consumer.tools.authenticator import Authenticator
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import ToolDispatcher
-from consumer.tools.registration import Connect, Wanted
 from consumer.tools.server import listening, serving, tools_app
 from consumer.tools.service import MemoryService
 
@@ -52,17 +44,6 @@ def check_settings(settings: Settings) -> None:
     if settings.paperclip_api_url is None and settings.tools_shared_secret is None:
         problem = "is not set: the tools need it to verify agents' keys, or tools_shared_secret for Paperclip's gateway"
         raise SettingsError([f"{label('paperclip_api_url')} {problem}"])
-
-
-def tune_garbage_collection() -> None:
-    """Collect less often.
-
-    An MCP call creates hundreds of objects that live as long as the call. With Python's default thresholds, scanning
-    those of 200 concurrent calls takes half of the CPU time (`benchmarks.tools`).
-    """
-    gc.collect()
-    gc.freeze()  # everything loaded so far lives as long as the process
-    gc.set_threshold(20_000, 20, 50)
 
 
 @asynccontextmanager
@@ -90,7 +71,7 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
         dispatcher = ToolDispatcher(service, authenticator, ToolMetrics(process.registry).observe, process.warn)
         app = tools_app(dispatcher, version=VERSION, allowed_hosts=settings.tools_allowed_hosts)
         following = asyncio.create_task(recall_reader.run(), name="recalls")
-        stack.push_async_callback(_cancel, following)
+        stack.push_async_callback(cancel, following)
         server = await stack.enter_async_context(serving(app, bound, settings.shutdown_timeout * 0.8))
         url = f"http://{settings.tools_host}:{bound.getsockname()[1]}"
         structlog.get_logger().info("serving tools", mcp=f"{url}/mcp", rest=f"{url}/v1")
@@ -98,16 +79,12 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
 
 
 async def run_tools(settings: Settings, *, strict: bool) -> int:
-    """Serve the tools until SIGTERM or SIGINT; a second one ends the process at once.
+    """Serve the tools until SIGTERM or SIGINT; a second one ends the process at once. Returns the exit code.
 
     Args:
-        strict: end with 1 when a probe fails at the start.
-
-    Returns:
-        the exit code.
+        strict: end with exit code 1 if a probe fails at the start.
     """
     check_settings(settings)
-    tune_garbage_collection()
     process = start_process(settings, ())
     open_for_calls = threading.Event()
 
@@ -117,55 +94,21 @@ async def run_tools(settings: Settings, *, strict: bool) -> int:
 
     with serve_observability(process, "tools_metrics_port", ready=[ready]), ExitStack() as ending:
         if not await probe_at_start(process) and strict:
-            return EXIT_FAILED
+            return ExitCode.FAILED
         async with open_tools(process) as server:
             open_for_calls.set()
             await wait_for_shutdown([server])
             open_for_calls.clear()
             ending.enter_context(shutdown_deadline(settings.shutdown_timeout))
-        await server  # raises what it failed with
+        await server  # raises its error
     return 0
 
 
-async def connect(settings: Settings, company: str, *, dry_run: bool) -> int:
-    """Register the tools in Paperclip for a company, and print what was done; the exit code.
-
-    Raises:
-        SettingsError: what `connect` needs is not set.
-    """
-    shared = reveal(settings.tools_shared_secret)
-    needed = {"paperclip_api_url": settings.paperclip_api_url, "tools_shared_secret": shared}
-    if missing := [f"{label(name)} is not set: connect needs it" for name, value in needed.items() if value is None]:
-        raise SettingsError(missing)
-    configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
-    url = settings.tools_url or f"http://{settings.tools_host}:{settings.tools_port}"
-    async with open_transport(settings.http_backend, 1) as send:
-        paperclip = RestClient(
-            send,
-            str(settings.paperclip_api_url),
-            Upstream.PAPERCLIP,
-            key=reveal(settings.paperclip_api_key),
-            user_agent=USER_AGENT,
-            timeout=settings.http_timeout,
-        )
-        try:
-            done = await Connect(paperclip, Wanted(company, url, str(shared)), print, dry_run=dry_run).run()
-        except HandlingError as error:
-            print(f"✗ {error}")  # noqa: T201 - this is what the command is for
-            return EXIT_FAILED
-    return 0 if done else EXIT_FAILED
-
-
 async def _first(*tasks: "asyncio.Task[None]") -> None:
-    """Wait until one has ended; raises what it failed with."""
+    """Wait until one task ends; raises its error."""
     ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in ended:
         task.result()
-
-
-async def _cancel(task: "asyncio.Task[None]") -> None:
-    task.cancel()
-    await asyncio.wait([task])
 
 
 def _paperclip_for(paperclip: PaperclipClient | None, agent: Agent) -> PaperclipClient | None:

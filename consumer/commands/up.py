@@ -1,4 +1,4 @@
-"""Wiring of `paperclip-memory up`: worker, tools, relay and exporter in one process, for a small installation."""
+"""`paperclip-memory up`: worker, tools, relay and exporter in one process, for a small installation."""
 
 import asyncio
 from contextlib import AsyncExitStack
@@ -6,44 +6,42 @@ from functools import partial
 
 import structlog
 
+from consumer.commands.check import probe_at_start
+from consumer.commands.clients import require_paperclip
 from consumer.commands.exporter import open_exporter
-from consumer.commands.relay import check_settings as check_relay_settings
+from consumer.commands.key_watch import watch_key
 from consumer.commands.relay import open_relay, relay_ready
 from consumer.commands.runtime import (
-    EXIT_FAILED,
     serve_observability,
     shutdown_deadline,
     start_process,
     wait_for_shutdown,
 )
-from consumer.commands.tools import check_settings as check_tools_settings
-from consumer.commands.tools import open_tools
-from consumer.commands.worker import LANES, open_lane, probe_at_start, stop_lanes
-from consumer.errors import UpstreamDown
+from consumer.commands.tools import check_settings, open_tools
+from consumer.commands.worker import LANES, open_lane, stop_lanes
+from consumer.errors import ExitCode, UpstreamDown
 from consumer.kafka.topics import ensure_topics
 from consumer.paperclip.models import PaperclipOperation
 from consumer.settings.model import Settings
 
 
 async def run_up(settings: Settings, *, strict: bool) -> int:
-    """Create the topics that are missing, then run everything until SIGTERM or SIGINT; a second one ends it at once.
+    """Create missing topics, then run everything until SIGTERM or SIGINT; a second one ends the process at once.
 
-    All metrics and the health of all parts are at the worker's port.
+    The worker's port serves all metrics and the health of all parts. Returns the exit code.
 
     Args:
-        strict: end with 1 when a probe fails at the start.
-
-    Returns:
-        the exit code.
+        strict: end with exit code 1 if a probe fails at the start.
 
     Raises:
-        SettingsError: what one of the parts needs is not set.
+        SettingsError: a setting that one of the parts requires is missing.
     """
-    check_relay_settings(settings)
-    check_tools_settings(settings)
+    require_paperclip(settings)
+    check_settings(settings)
     process = start_process(settings, LANES, PaperclipOperation)
     async with AsyncExitStack() as stack:
         lanes = [await stack.enter_async_context(open_lane(process, name)) for name in LANES]
+        await stack.enter_async_context(watch_key(process))
         relay = await stack.enter_async_context(open_relay(process))
         asked = await stack.enter_async_context(open_exporter(process))
         stack.enter_context(
@@ -51,7 +49,7 @@ async def run_up(settings: Settings, *, strict: bool) -> int:
         )
         await _create_topics(settings)
         if not await probe_at_start(process) and strict:
-            return EXIT_FAILED
+            return ExitCode.FAILED
         server = await stack.enter_async_context(open_tools(process))
         consuming = [asyncio.create_task(lane.run(), name=lane.name) for lane in lanes]
         following = asyncio.create_task(relay.run(), name="relay")
@@ -60,7 +58,7 @@ async def run_up(settings: Settings, *, strict: bool) -> int:
         following.cancel()
         await stop_lanes(lanes, settings.shutdown_timeout)
         await asyncio.wait([following])
-        await asyncio.gather(*consuming)  # raises what a part failed with: a bug of ours
+        await asyncio.gather(*consuming)  # raises a lane's error: a bug
         if not following.cancelled():
             following.result()
     return 0

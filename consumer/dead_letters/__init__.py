@@ -1,1 +1,1 @@
-"""Dead letters, shown and sent back: what one holds, which are open, how one becomes a record again."""
+"""Dead letters: reading them, listing the open ones, and sending them back (redrive)."""

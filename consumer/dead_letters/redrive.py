@@ -1,115 +1,114 @@
-"""Sending dead letters back to where their records came from, once each.
+"""Sends dead letters back to the topics that their records came from, once each.
 
-A letter is noted as sent after Kafka has acknowledged its record, so a run that is cut short between the two sends a
-few of them again next time: handlers make no second effect of that.
+A dead letter is noted as sent after Kafka has acknowledged its record. A redrive that is interrupted in between sends a
+few of them again next time, which is harmless: handlers are idempotent.
 """
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from consumer.dead_letters.model import Headers, Letter, obstacle, revived_headers, write_note
-from consumer.dead_letters.topic import LetterTopic, Progress
-from consumer.kafka.producer import RecordTooLarge
+from consumer.dead_letters.model import DeadLetter, build_redrive_note, redrive_blocker, redrive_headers
+from consumer.dead_letters.topic import Progress
+from consumer.kafka.producer import RecordTooLarge, Write
+from consumer.stream.records import Record
 
-NOTED_AT_ONCE = 100
+NOTE_SIZE = 100
+"""Dead letters of one redrive note at most."""
 
 
-class Publish(Protocol):
-    """Writes one record and returns when it is acknowledged; raises `UpstreamDown` or `RecordTooLarge`."""
+class DeadLetterSource(Protocol):
+    """The part of `DeadLetterTopic` that a redrive reads."""
 
-    async def __call__(
-        self,
-        topic: str,
-        key: bytes | None,
-        value: bytes | None,
-        headers: Headers,
-        partition: int | None = None,
-    ) -> None: ...
+    name: str
+
+    def fetch(self, letters: Collection[DeadLetter]) -> AsyncIterator[tuple[DeadLetter, Record]]: ...
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What came of a run.
+class RedriveResult:
+    """The result of a redrive.
 
     Attributes:
-        sent: the letters that went back.
-        refused: those that cannot, and why.
-        gone: how many of those chosen retention has removed since.
-        failed: why the run ended before its time; "" if it did not.
+        sent: the dead letters that were sent back.
+        refused: those that cannot be sent back, and why.
+        gone: number of chosen ones that retention has removed since.
+        failed: why the redrive ended early; "" if it did not.
     """
 
-    sent: list[Letter] = field(default_factory=list)
-    refused: list[tuple[Letter, str]] = field(default_factory=list)
+    sent: list[DeadLetter] = field(default_factory=list)
+    refused: list[tuple[DeadLetter, str]] = field(default_factory=list)
     gone: int = 0
     failed: str = ""
 
 
-def plan(letters: Sequence[Letter], sources: Mapping[str, int], limit: int | None) -> tuple[list[Letter], Outcome]:
-    """Which of these letters to send, the oldest first; and an outcome that names the others that cannot be sent.
+def plan_redrive(
+    letters: Sequence[DeadLetter], sources: Mapping[str, int], limit: int | None
+) -> tuple[list[DeadLetter], RedriveResult]:
+    """The dead letters to send, the oldest first, and a result with those that cannot be sent.
 
     Args:
-        sources: the topics that lanes read, with the number of their partitions.
+        sources: the topics that lanes read, with their numbers of partitions.
     """
-    chosen, outcome = [], Outcome()
+    chosen, result = [], RedriveResult()
     for letter in letters:
-        why = obstacle(letter, sources)
-        if why is None:
+        blocker = redrive_blocker(letter, sources)
+        if blocker is None:
             chosen.append(letter)
         else:
-            outcome.refused.append((letter, why))
-    return chosen[:limit], outcome
+            result.refused.append((letter, blocker))
+    return chosen[:limit], result
 
 
 async def redrive(
-    letters: Sequence[Letter],
-    topic: LetterTopic,
+    letters: Sequence[DeadLetter],
+    topic: DeadLetterSource,
     sources: Mapping[str, int],
-    publish: Publish,
-    outcome: Outcome,
+    write: Write,
+    result: RedriveResult,
     progress: Progress,
     *,
     force: bool,
 ) -> None:
-    """Send these letters back, and note it; `outcome` tells what came of it.
+    """Send dead letters back and note it. `result` is kept up to date.
 
     Args:
-        force: give each a new `repair`, so that Hindsight works a comment again that it knows already.
+        force: give each a new `repair`, so that Hindsight processes a comment again that it already ingested.
 
     Raises:
-        UpstreamDown: Kafka took no more; `outcome` tells what was sent until then.
-        KafkaError: as `LetterTopic.survey`.
+        UpstreamDown: Kafka took no more; `result` has what was sent until then.
+        KafkaError: as `DeadLetterTopic.read`.
     """
     new_repair = (lambda: str(uuid.uuid4())) if force else None
-    unnoted: list[Letter] = []
-    found = 0
+    unnoted: list[DeadLetter] = []
+    fetched = 0
 
     async def note() -> None:
         if unnoted:
-            value, headers = write_note(letter.offset for letter in unnoted)
-            await publish(topic.name, None, value, headers, partition=unnoted[0].partition)
+            value, headers = build_redrive_note(letter.offset for letter in unnoted)
+            await write(topic.name, None, value, headers, partition=unnoted[0].partition)
             unnoted.clear()
 
     try:
         async for letter, record in topic.fetch(letters):
-            found += 1
-            if len(unnoted) >= NOTED_AT_ONCE or (unnoted and unnoted[0].partition != letter.partition):
+            fetched += 1
+            if len(unnoted) >= NOTE_SIZE or (unnoted and unnoted[0].partition != letter.partition):
                 await note()
-            headers = revived_headers(record, letter.redrives, new_repair)
+            headers = redrive_headers(record, letter.redrives, new_repair)
             try:
-                await publish(letter.topic, record.key, record.value, headers, _partition(letter, sources))
+                await write(letter.topic, record.key, record.value, headers, partition=_partition(letter, sources))
             except RecordTooLarge as error:
-                outcome.refused.append((letter, f"with its headers it is too large now: {error}"))
+                result.refused.append((letter, f"too large with its redrive headers: {error}"))
                 continue
             unnoted.append(letter)
-            outcome.sent.append(letter)
-            progress(len(outcome.sent), len(letters))
-        outcome.gone = len(letters) - found
+            result.sent.append(letter)
+            progress(len(result.sent), len(letters))
+        result.gone = len(letters) - fetched
     finally:
         await note()
 
 
-def _partition(letter: Letter, sources: Mapping[str, int]) -> int | None:
-    """Where the others of its key stand, however their producer chose; by the key if there is no such partition."""
+def _partition(letter: DeadLetter, sources: Mapping[str, int]) -> int | None:
+    """The partition of the other records of its key; None (chosen by the key) if it no longer exists."""
     return letter.topic_partition if letter.topic_partition < sources[letter.topic] else None

@@ -1,85 +1,87 @@
-"""Dead letters and what came of sending them back, as text and as JSON. No line holds a record's value or key."""
+"""Renders dead letters and the result of a redrive, as text and as JSON. Never a record's value or key."""
 
 import json
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
-from datetime import UTC, datetime
 from typing import Any
 
 from rich.table import Table
 
-from consumer.dead_letters.model import Letter
-from consumer.dead_letters.redrive import Outcome
-from consumer.dead_letters.topic import Survey
+from consumer.dead_letters.model import DeadLetter
+from consumer.dead_letters.redrive import RedriveResult
+from consumer.dead_letters.topic import TopicContents
+from schemas.timestamps import format_timestamp
 
 
-def table(letters: Sequence[Letter]) -> Table:
-    """One row for each letter."""
-    shown = Table(box=None, pad_edge=False, header_style="bold")
-    for name in ("letter", "written", "reason", "event type", "from", "tries", "redrives"):
-        shown.add_column(name, no_wrap=name in ("letter", "written"))
-    shown.add_column("error", overflow="fold", ratio=1)
+def render_table(letters: Sequence[DeadLetter]) -> Table:
+    """One row for each dead letter."""
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    for name in ("position", "written", "reason", "event type", "from", "attempts", "redrives"):
+        table.add_column(name, no_wrap=name in ("position", "written"))
+    table.add_column("error", overflow="fold", ratio=1)
     for letter in letters:
         source = f"{letter.topic}:{letter.topic_partition}:{letter.topic_offset}"
-        cut = " (cut)" if letter.cut_from is not None else ""
-        reason, event_type = letter.reason + cut, letter.event_type or "\N{EN DASH}"
-        tries, redrives = str(letter.attempts), str(letter.redrives)
-        shown.add_row(letter.at, _time(letter.written), reason, event_type, source, tries, redrives, letter.error)
-    return shown
+        truncated = " (truncated)" if letter.truncated_from is not None else ""
+        reason, event_type = letter.reason + truncated, letter.event_type or "\N{EN DASH}"
+        attempts, redrives = str(letter.attempts), str(letter.redrives)
+        written = format_timestamp(letter.written, "seconds")
+        table.add_row(letter.label, written, reason, event_type, source, attempts, redrives, letter.error)
+    return table
 
 
-def list_text(matching: Sequence[Letter], survey: Survey, shown: int) -> str:
-    """The line under the table."""
-    lines = [f"{len(matching)} open{_of(survey.open, matching)}: {_counts(each.reason for each in matching) or 'none'}"]
-    if shown < len(matching):
-        lines.append(f"shown are the {shown} newest; --limit shows more")
-    if survey.redriven:
-        lines.append(f"{survey.redriven} more were sent back")
-    if survey.foreign:
-        lines.append(f"{survey.foreign} records of the topic are no dead letters of ours")
+def list_text(matching: Sequence[DeadLetter], contents: TopicContents, listed: int) -> str:
+    """The summary under the table."""
+    of_all = f" of {len(contents.open)}" if len(matching) < len(contents.open) else ""
+    lines = [f"{len(matching)} open{of_all}: {_counts(letter.reason for letter in matching) or 'none'}"]
+    if listed < len(matching):
+        lines.append(f"the {listed} newest are listed; --limit lists more")
+    if contents.redriven:
+        lines.append(f"{contents.redriven} more were sent back")
+    if contents.foreign:
+        lines.append(f"{contents.foreign} records of the topic are not dead letters of paperclip-memory")
     return "\n".join(lines)
 
 
-def list_json(matching: Sequence[Letter], survey: Survey, shown: Sequence[Letter]) -> str:
-    """For scripts."""
+def list_json(matching: Sequence[DeadLetter], contents: TopicContents, listed: Sequence[DeadLetter]) -> str:
+    """The list for scripts."""
     counts = Counter(letter.reason for letter in matching)
     return _json(
         open=len(matching),
         by_reason=dict(counts),
-        redriven=survey.redriven,
-        foreign=survey.foreign,
-        letters=[_plain(letter) for letter in shown],
+        redriven=contents.redriven,
+        foreign=contents.foreign,
+        dead_letters=[_letter_json(letter) for letter in listed],
     )
 
 
-def redrive_text(outcome: Outcome, chosen: Sequence[Letter], *, dry_run: bool) -> str:
-    """What was done, or would be; one line for each letter that cannot be sent."""
-    done = chosen if dry_run else outcome.sent
-    lines = [f"✗ {letter.at} not sent: {why}" for letter, why in outcome.refused]
-    if outcome.failed:
-        lines.append(f"✗ stopped: {outcome.failed}")
+def redrive_text(result: RedriveResult, chosen: Sequence[DeadLetter], *, dry_run: bool) -> str:
+    """The result, or what it would be; one line for each dead letter that cannot be sent."""
+    sent = chosen if dry_run else result.sent
+    lines = [f"✗ {letter.label} not sent: {why}" for letter, why in result.refused]
+    if result.failed:
+        lines.append(f"✗ stopped: {result.failed}")
     verb = "would be sent" if dry_run else "sent"
-    lines.append(f"{len(done)} {verb} back: {_counts(letter.topic for letter in done) or 'none'}")
-    if outcome.gone:
-        lines.append(f"{outcome.gone} were removed by retention meanwhile")
+    lines.append(f"{len(sent)} {verb} back: {_counts(letter.topic for letter in sent) or 'none'}")
+    if result.gone:
+        lines.append(f"{result.gone} were removed by retention meanwhile")
     return "\n".join(lines)
 
 
-def redrive_json(outcome: Outcome, chosen: Sequence[Letter], *, dry_run: bool) -> str:
-    """For scripts."""
+def redrive_json(result: RedriveResult, chosen: Sequence[DeadLetter], *, dry_run: bool) -> str:
+    """The result for scripts."""
     return _json(
         dry_run=dry_run,
         chosen=len(chosen),
-        sent=[letter.at for letter in outcome.sent],
-        refused=[{"letter": letter.at, "why": why} for letter, why in outcome.refused],
-        gone=outcome.gone,
-        failed=outcome.failed or None,
+        sent=[letter.label for letter in result.sent],
+        refused=[{"position": letter.label, "why": why} for letter, why in result.refused],
+        gone=result.gone,
+        failed=result.failed or None,
     )
 
 
-def _plain(letter: Letter) -> dict[str, Any]:
-    return {"letter": letter.at, **asdict(letter), "written": _time(letter.written)}
+def _letter_json(letter: DeadLetter) -> dict[str, Any]:
+    return {"position": letter.label, **asdict(letter), "written": format_timestamp(letter.written, "seconds")}
 
 
 def _json(**values: object) -> str:
@@ -88,11 +90,3 @@ def _json(**values: object) -> str:
 
 def _counts(names: Iterable[str]) -> str:
     return ", ".join(f"{count} {name}" for name, count in Counter(names).most_common())
-
-
-def _of(everything: Sequence[Letter], some: Sequence[Letter]) -> str:
-    return f" of {len(everything)}" if len(some) < len(everything) else ""
-
-
-def _time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")

@@ -1,45 +1,42 @@
-"""Reading the dead-letter topic, from its start to where it ends now, and again where chosen letters stand."""
+"""Reads the dead-letter topic: all of it, or the records of chosen dead letters."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from consumer.dead_letters.model import Letter, read_letter, read_note
-from consumer.errors import DownKind, Upstream, UpstreamDown
+from consumer.dead_letters.model import DeadLetter, parse_dead_letter, parse_redrive_note
+from consumer.kafka.topic_reader import Message, assign_topic, fetch_partitions, read_until
 from consumer.stream.records import Record
 
-STALLED = 30.0
-"""Seconds without a single record after which reading is given up."""
-
 Progress = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
+"""Takes how many records are done, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
-    """What the topic holds.
+class TopicContents:
+    """The contents of the dead-letter topic.
 
     Attributes:
-        open: the letters that were not sent back, oldest first. redriven: how many were.
-        foreign: how many records are no dead letters of ours.
-        sources: of the topics that lanes read, those that exist, with the number of their partitions.
+        open: the dead letters that were not sent back, oldest first.
+        redriven: number of those that were.
+        foreign: number of records that this project did not write.
+        sources: existing topics that lanes read, with their numbers of partitions.
     """
 
-    open: list[Letter]
+    open: list[DeadLetter]
     redriven: int
     foreign: int
     sources: Mapping[str, int]
 
 
-class LetterTopic:
+class DeadLetterTopic:
     """The dead-letter topic.
 
     Args:
-        make: a consumer without a group, not started, that hands out bytes.
+        make: makes a consumer without a group, not started, that returns bytes.
         sources: the topics that lanes read.
     """
 
@@ -48,87 +45,67 @@ class LetterTopic:
         self._make = make
         self._sources = sources
 
-    async def survey(self, progress: Progress) -> Survey:
-        """Read everything.
+    async def read(self, progress: Progress) -> TopicContents:
+        """Read the whole topic.
 
         Raises:
-            UpstreamDown: the topic does not exist, or gives no more records.
-            KafkaError: Kafka cannot be reached.
+            UpstreamDown: the topic does not exist.
+            KafkaError: Kafka cannot be reached, or sends no more records.
         """
-        letters: dict[tuple[int, int], Letter] = {}
-        settled: set[tuple[int, int]] = set()
-        seen = foreign = 0
-        async with self._reading() as (consumer, numbers):
-            partitions = [TopicPartition(self.name, number) for number in numbers(self.name)]
-            starts, ends = await consumer.beginning_offsets(partitions), await consumer.end_offsets(partitions)
+        letters: dict[tuple[int, int], DeadLetter] = {}
+        redriven: set[tuple[int, int]] = set()
+        done = foreign = 0
+        async with self._open_consumer() as consumer:
+            ends = await assign_topic(consumer, self.name)
+            starts = await consumer.beginning_offsets(list(ends))
             total = sum(ends.values()) - sum(starts.values())
-            sources = {name: len(numbers(name)) for name in self._sources if numbers(name)}
-            async for record in _read(consumer, starts, ends):
-                note = read_note(record)
+            partitions = await fetch_partitions(consumer, *self._sources)
+            sources = {name: len(partitions[name]) for name in self._sources if partitions[name]}
+            async for message in read_until(consumer, ends):
+                record = _record(message)
+                note = parse_redrive_note(record)
                 if note is not None:
-                    settled.update(note)
-                elif letter := read_letter(record):
-                    letters[letter.place] = letter
+                    redriven.update(note)
+                elif letter := parse_dead_letter(record):
+                    letters[letter.position] = letter
                 else:
                     foreign += 1
-                seen += 1
-                progress(seen, total)
-        still_open = sorted((each for each in letters.values() if each.place not in settled), key=_age)
-        return Survey(still_open, len(letters) - len(still_open), foreign, sources)
+                done += 1
+                progress(done, total)
+        still_open = sorted((letter for letter in letters.values() if letter.position not in redriven), key=_age)
+        return TopicContents(still_open, len(letters) - len(still_open), foreign, sources)
 
-    async def fetch(self, letters: Collection[Letter]) -> AsyncIterator[tuple[Letter, Record]]:
-        """The records of these letters, in the order of each partition; what retention has removed since is left out.
+    async def fetch(self, letters: Collection[DeadLetter]) -> AsyncIterator[tuple[DeadLetter, Record]]:
+        """Yield the records of these dead letters, in the order of each partition; those that retention kept.
 
         Raises:
-            UpstreamDown, KafkaError: as `survey`.
+            UpstreamDown, KafkaError: as `read`.
         """
-        wanted = {letter.place: letter for letter in letters}
-        async with self._reading() as (consumer, _):
-            for partition in sorted({letter.partition for letter in letters}):
-                offsets = [letter.offset for letter in letters if letter.partition == partition]
-                tp = TopicPartition(self.name, partition)
-                async for record in _read(consumer, {tp: min(offsets)}, {tp: max(offsets) + 1}):
-                    if letter := wanted.get((record.partition, record.offset)):
-                        yield letter, record
+        by_position = {letter.position: letter for letter in letters}
+        async with self._open_consumer() as consumer:
+            for number in sorted({letter.partition for letter in letters}):
+                offsets = [letter.offset for letter in letters if letter.partition == number]
+                partition = TopicPartition(self.name, number)
+                consumer.assign([partition])
+                consumer.seek(partition, min(offsets))
+                async for message in read_until(consumer, {partition: max(offsets) + 1}):
+                    if letter := by_position.get((message.partition, message.offset)):
+                        yield letter, _record(message)
 
     @asynccontextmanager
-    async def _reading(self) -> AsyncIterator[tuple[AIOKafkaConsumer, Callable[[str], list[int]]]]:
+    async def _open_consumer(self) -> AsyncIterator[AIOKafkaConsumer]:
         consumer = self._make()
         try:
             await consumer.start()
             await asyncio.sleep(0)  # aiokafka's `stop` raises if its tasks have not begun
-            # The public `topics()` asks the same and keeps the names only.
-            known = await consumer._client.fetch_all_metadata()  # noqa: SLF001
-            if not known.partitions_for_topic(self.name):
-                raise _down(f"topic {self.name} does not exist: run `paperclip-memory topics`")
-            yield consumer, lambda topic: sorted(known.partitions_for_topic(topic) or ())
+            yield consumer
         finally:
             await consumer.stop()
 
 
-async def _read(
-    consumer: AIOKafkaConsumer, starts: dict[TopicPartition, int], ends: dict[TopicPartition, int]
-) -> AsyncIterator[Record]:
-    """The records of these partitions from `starts` up to `ends`."""
-    consumer.assign([tp for tp in ends if starts[tp] < ends[tp]])
-    for tp in consumer.assignment():
-        consumer.seek(tp, starts[tp])
-    alive = time.monotonic()
-    while behind := [tp for tp in consumer.assignment() if await consumer.position(tp) < ends[tp]]:
-        polled = await consumer.getmany(*behind, timeout_ms=500)
-        if polled:
-            alive = time.monotonic()
-        elif time.monotonic() - alive > STALLED:
-            raise _down(f"no record of topic {behind[0].topic} came for {STALLED:.0f} s")
-        for tp, messages in polled.items():
-            for m in messages:
-                if m.offset < ends[tp]:
-                    yield Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
+def _record(m: Message) -> Record:
+    return Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers))
 
 
-def _age(letter: Letter) -> tuple[float, int, int]:
+def _age(letter: DeadLetter) -> tuple[float, int, int]:
     return letter.written, letter.partition, letter.offset
-
-
-def _down(message: str) -> UpstreamDown:
-    return UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)

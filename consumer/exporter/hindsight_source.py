@@ -1,22 +1,22 @@
-"""What Hindsight says of its queue: its `/metrics`, or where these lack it, `/stats` of the banks last written to."""
+"""Reads Hindsight's queue from `/metrics`, or from `/stats` of the banks last written to if `/metrics` lacks it."""
 
 import time
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime
 from typing import Protocol
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from consumer.exporter.snapshot import Backlog, HindsightSeen, OperationStatus, OperationType
+from consumer.exporter.snapshot import Backlog, HindsightSnapshot, OperationStatus, OperationType
 from consumer.hindsight.models import Stats
 from consumer.memory.documents import Operation
+from schemas.timestamps import parse_timestamp
 
 UNFINISHED = (OperationStatus.PENDING, OperationStatus.PROCESSING)
 
 
 class Hindsight(Protocol):
-    """What is asked of Hindsight. Each method raises from `consumer.errors`."""
+    """The requests to Hindsight. Each method raises from `consumer.errors`."""
 
     async def metrics(self) -> str: ...
 
@@ -27,11 +27,11 @@ class Hindsight(Protocol):
     async def oldest_operation(self, bank: str, status: str) -> Operation | None: ...
 
 
-class HindsightWatch:
-    """Looks at Hindsight's queue. Banks are asked one after another: Hindsight has other things to do.
+class HindsightReader:
+    """Reads Hindsight's queue. Banks are asked one after another, to keep the load on Hindsight low.
 
     Args:
-        banks: how many banks are looked into, for the age of the oldest operation, and for `/stats`.
+        banks: how many banks to inspect for the age of the oldest operation and for `/stats`.
         now: seconds since the epoch.
     """
 
@@ -40,37 +40,36 @@ class HindsightWatch:
         self._banks = banks
         self._now = now
 
-    async def look(self) -> HindsightSeen:
-        """Ask now. Raises from `consumer.errors`."""
-        banks, known = await self._hindsight.banks(self._banks)
+    async def read(self) -> HindsightSnapshot:
+        """Read a snapshot. Raises from `consumer.errors`."""
+        banks, total = await self._hindsight.banks(self._banks)
         backlog, origin, busy = read_backlog(await self._hindsight.metrics()), "/metrics", banks
         if backlog is None:
-            stats = {bank: found for bank in banks if (found := await self._hindsight.stats(bank))}
+            stats = {bank: counts for bank in banks if (counts := await self._hindsight.stats(bank))}
             backlog, origin = sum_stats(stats.values()), "/stats"
-            busy = [bank for bank, each in stats.items() if sum_stats([each]).total(*UNFINISHED)]
+            busy = [bank for bank, counts in stats.items() if sum_stats([counts]).total(*UNFINISHED)]
         ages = [await self._age(bank) for bank in busy] if backlog.total(*UNFINISHED) else []
-        return HindsightSeen(origin, backlog, max(ages, default=0.0), known, len(banks))
+        return HindsightSnapshot(origin, backlog, max(ages, default=0.0), total, len(banks))
 
     async def _age(self, bank: str) -> float:
-        """Seconds since the oldest operation of a bank that is not over was made; 0 if there is none."""
+        """Age in seconds of a bank's oldest unfinished operation; 0 if there is none."""
         ages = [0.0]
         for status in UNFINISHED:
             oldest = await self._hindsight.oldest_operation(bank, status)
             if oldest is not None and oldest.created_at is not None:
-                made = datetime.fromisoformat(oldest.created_at)
-                ages.append(self._now() - (made if made.tzinfo else made.replace(tzinfo=UTC)).timestamp())
+                ages.append(self._now() - parse_timestamp(oldest.created_at))
         return max(ages)
 
 
 def read_backlog(text: str) -> Backlog | None:
-    """The backlog that Hindsight's `/metrics` tell; None if they do not (HINDSIGHT_API_METRICS_BACKLOG_ENABLED is off).
+    """The backlog in Hindsight's `/metrics`; None if it is missing (HINDSIGHT_API_METRICS_BACKLOG_ENABLED is off).
 
-    Several processes of one Hindsight export the same counts of the same database, told apart by `api_worker`: of these
-    the largest counts. Tenants and banks have counts of their own, which are summed. A queue that is empty has no
-    series.
+    Several processes of one Hindsight export the same counts of one database, distinguished by `api_worker`; the
+    maximum counts. Counts of tenants and banks are summed. An empty queue has no series.
     """
     lines = [line for line in text.splitlines() if line.startswith(_NAMES)]
-    samples = [each for family in text_string_to_metric_families("\n".join(lines) + "\n") for each in family.samples]
+    families = text_string_to_metric_families("\n".join(lines) + "\n")
+    samples = [sample for family in families for sample in family.samples]
     if not any(sample.name == _CONSOLIDATION for sample in samples):
         return None
     operations: dict[tuple[OperationType, OperationStatus], int] = {
@@ -87,21 +86,21 @@ def read_backlog(text: str) -> Backlog | None:
 
 
 def sum_stats(stats: Iterable[Stats]) -> Backlog:
-    """The backlog of these banks together; `/stats` do not tell the type of an operation."""
+    """The summed backlog of banks; `/stats` does not tell the types of operations apart."""
     banks = list(stats)
 
     def count(status: OperationStatus) -> int:
-        return sum(each.operations_by_status.get(status, _older(each).get(status, 0)) for each in banks)
+        return sum(bank.operations_by_status.get(status, _older(bank).get(status, 0)) for bank in banks)
 
     return Backlog(
         {(OperationType.ALL, status): count(status) for status in OperationStatus},
-        sum(each.pending_consolidation for each in banks),
-        sum(each.failed_consolidation for each in banks),
+        sum(bank.pending_consolidation for bank in banks),
+        sum(bank.failed_consolidation for bank in banks),
     )
 
 
 def _older(stats: Stats) -> dict[OperationStatus, int]:
-    """What Hindsights say that have no `operations_by_status`."""
+    """The counts of older versions of Hindsight, which have no `operations_by_status`."""
     return {
         OperationStatus.PENDING: stats.pending_operations,
         OperationStatus.FAILED: stats.failed_operations,
@@ -118,7 +117,7 @@ _PROCESS = "api_worker"
 
 
 def _counts(samples: Iterable[Sample], name: str) -> Iterable[tuple[dict[str, str], int]]:
-    """Labels and count of each series of this name; of those that differ only by process, the largest."""
+    """Labels and count of each series of this name; the maximum over series that differ only by process."""
     largest: dict[tuple[tuple[str, str], ...], int] = {}
     for sample in samples:
         if sample.name == name:

@@ -1,4 +1,4 @@
-"""What Kafka says of our groups: asked as an onlooker, who joins no group and commits nothing."""
+"""Reads our groups and topics from Kafka, without joining a group or committing."""
 
 import asyncio
 import time
@@ -16,18 +16,18 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 
-from consumer.exporter.lag import Log, depth, lags, unread
-from consumer.exporter.snapshot import GroupSeen, GroupState, KafkaSeen
+from consumer.exporter.lag import OffsetRange, depth, lagging, lags
+from consumer.exporter.snapshot import GroupSnapshot, GroupState, KafkaSnapshot
 from consumer.kafka.options import client_options, consumer_options, translate_kafka_errors
 from consumer.settings.model import Settings
 from consumer.stream.records import Partition
 from consumer.stream.source import committed_at
 
 TIMEOUT = 15.0
-"""Seconds for one look."""
+"""Seconds for one snapshot."""
 _REQUEST_TIMEOUT_MS = 5_000
 _COORDINATOR_MOVES = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
-"""A broker comes or goes, or the cluster makes its first group: over in a moment."""
+"""Short-lived: a broker starts or stops, or the cluster creates its first group."""
 _PAUSE = 0.2
 
 
@@ -37,8 +37,8 @@ class _Clients:
     consumer: AIOKafkaConsumer
 
 
-class KafkaWatch:
-    """Looks at the lanes' groups and at the dead letters. Connections are kept, and made anew after a failure."""
+class KafkaReader:
+    """Reads the lanes' groups and the dead-letter topic. Connections stay open and are replaced after a failure."""
 
     def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
         self._settings = settings
@@ -49,22 +49,22 @@ class KafkaWatch:
         }
         self._open: _Clients | None = None
 
-    async def look(self) -> KafkaSeen:
-        """Ask now.
+    async def read(self) -> KafkaSnapshot:
+        """Read a snapshot.
 
         Raises:
-            UpstreamDown: Kafka cannot be reached, or does not tell us.
+            UpstreamDown: Kafka cannot be reached, or refuses the requests.
         """
         with translate_kafka_errors(self._settings):
             try:
                 async with asyncio.timeout(TIMEOUT):
-                    return await self._look(await self._clients())
+                    return await self._read(await self._clients())
             except BaseException:
                 await self.close()
                 raise
 
     async def close(self) -> None:
-        """End the connections; the next look makes new ones."""
+        """Close the connections; the next `read` opens new ones."""
         clients, self._open = self._open, None
         if clients is not None:
             try:
@@ -82,7 +82,7 @@ class KafkaWatch:
                     **options,
                     enable_auto_commit=False,
                     auto_offset_reset="earliest",
-                    # All that is in the log counts: a transaction that nobody ends holds a lane up, and must show.
+                    # Uncommitted records count: an open transaction blocks a lane, and its lag must show.
                     isolation_level="read_uncommitted",
                     fetch_max_wait_ms=100,
                     max_partition_fetch_bytes=64 * 1024,
@@ -92,33 +92,37 @@ class KafkaWatch:
             await self._open.consumer.start()
         return self._open
 
-    async def _look(self, clients: _Clients) -> KafkaSeen:
+    async def _read(self, clients: _Clients) -> KafkaSnapshot:
         while True:
             try:
-                return await self._look_once(clients)
+                return await self._read_once(clients)
             except _COORDINATOR_MOVES:
                 await asyncio.sleep(_PAUSE)
 
-    async def _look_once(self, clients: _Clients) -> KafkaSeen:
+    async def _read_once(self, clients: _Clients) -> KafkaSnapshot:
         partitions = await _partitions(clients.admin)
-        read = {topic for topics in self._groups.values() for topic in topics} & partitions.keys()
-        # Commits before ends: what is committed cannot lie beyond an end that is looked up later.
+        topics_read = {topic for topics in self._groups.values() for topic in topics} & partitions.keys()
+        # Commits before ends: a commit cannot lie beyond a log end that is read later.
         commits = {group: await _commits(clients.admin, group) for group in self._groups}
-        committed = {group: {each: found.offset for each, found in commits[group].items()} for group in self._groups}
-        logs = await _logs(clients.consumer, [each for topic in sorted(read) for each in partitions[topic]])
+        committed = {
+            group: {partition: commit.offset for partition, commit in commits[group].items()} for group in self._groups
+        }
+        logs = await _logs(
+            clients.consumer, [partition for topic in sorted(topics_read) for partition in partitions[topic]]
+        )
         states = {group: await _state(clients.admin, group) for group in self._groups}
         groups = []
         for group, topics in self._groups.items():
             own = {partition: log for partition, log in logs.items() if partition.topic in topics}
-            waiting = unread(committed[group], own)
-            firsts = await _firsts(clients.consumer, waiting, own) if waiting else {}
+            offsets = lagging(committed[group], own)
+            firsts = await _first_timestamps(clients.consumer, offsets, own) if offsets else {}
             members, state = states[group]
             times = [commit.at for commit in commits[group].values() if commit.at is not None]
-            seen = lags(committed[group], own, firsts, self._now())
-            groups.append(GroupSeen(group, topics, members, state, seen, max(times, default=None)))
+            group_lags = lags(committed[group], own, firsts, self._now())
+            groups.append(GroupSnapshot(group, topics, members, state, group_lags, max(times, default=None)))
         letters = self._settings.topic_dead_letters
         dead = await _logs(clients.consumer, partitions[letters]) if letters in partitions else None
-        return KafkaSeen(
+        return KafkaSnapshot(
             tuple(groups),
             {partition: log.end for partition, log in logs.items()},
             {} if dead is None else {letters: depth(dead.values())},
@@ -126,10 +130,10 @@ class KafkaWatch:
 
 
 async def _partitions(admin: AIOKafkaAdminClient) -> dict[str, list[Partition]]:
-    # All topics, never by name: asking for a topic that does not exist makes brokers create it.
+    # All topics, never by name: describing a missing topic makes brokers create it.
     topics = await admin.describe_topics()
     return {
-        topic["topic"]: [Partition(topic["topic"], each["partition"]) for each in topic["partitions"]]
+        topic["topic"]: [Partition(topic["topic"], partition["partition"]) for partition in topic["partitions"]]
         for topic in topics
         if not topic["error_code"]
     }
@@ -141,10 +145,11 @@ class _Commit(NamedTuple):
 
 
 async def _commits(admin: AIOKafkaAdminClient, group: str) -> dict[Partition, _Commit]:
-    """All that a group has committed.
+    """All commits of a group.
 
-    By hand, because neither `AIOKafkaConsumer.committed` nor `list_consumer_group_offsets` of aiokafka 0.14 looks at
-    the error of the whole answer: a coordinator that is still loading would pass for a group without commits.
+    Sends the request itself, because neither `AIOKafkaConsumer.committed` nor `list_consumer_group_offsets` of aiokafka
+    0.14 checks the error of the whole response: a coordinator that is still loading would look like a group without
+    commits.
     """
     coordinator = await admin.find_coordinator(group)
     reply: Any = await admin._send_request(OffsetFetchRequest(group, None), coordinator)  # noqa: SLF001
@@ -161,9 +166,9 @@ async def _commits(admin: AIOKafkaAdminClient, group: str) -> dict[Partition, _C
 async def _state(admin: AIOKafkaAdminClient, group: str) -> tuple[int, GroupState]:
     """Members and state of a group."""
     (reply,) = await admin.describe_consumer_groups([group])
-    (found,) = reply.to_object()["groups"]
-    _check(found["error_code"], f"description of group {group}")
-    return len(found["members"]), _STATES.get(found["state"], GroupState.OTHER)
+    (description,) = reply.to_object()["groups"]
+    _check(description["error_code"], f"description of group {group}")
+    return len(description["members"]), _STATES.get(description["state"], GroupState.OTHER)
 
 
 _STATES = {
@@ -175,30 +180,30 @@ _STATES = {
 }
 
 
-async def _logs(consumer: AIOKafkaConsumer, partitions: Sequence[Partition]) -> dict[Partition, Log]:
+async def _logs(consumer: AIOKafkaConsumer, partitions: Sequence[Partition]) -> dict[Partition, OffsetRange]:
     tps = [_tp(partition) for partition in partitions]
     starts, ends = await consumer.beginning_offsets(tps), await consumer.end_offsets(tps)
-    return {partition: Log(starts[tp], ends[tp]) for partition, tp in zip(partitions, tps, strict=True)}
+    return {partition: OffsetRange(starts[tp], ends[tp]) for partition, tp in zip(partitions, tps, strict=True)}
 
 
-async def _firsts(
-    consumer: AIOKafkaConsumer, wanted: Mapping[Partition, int], logs: Mapping[Partition, Log]
+async def _first_timestamps(
+    consumer: AIOKafkaConsumer, offsets: Mapping[Partition, int], logs: Mapping[Partition, OffsetRange]
 ) -> dict[Partition, float]:
     """Timestamps, in seconds, of the first record at or after these offsets; none where only markers follow."""
-    found: dict[Partition, float] = {}
-    missing = set(wanted)
-    consumer.assign([_tp(partition) for partition in wanted])
+    timestamps: dict[Partition, float] = {}
+    missing = set(offsets)
+    consumer.assign([_tp(partition) for partition in offsets])
     try:
-        for partition, offset in wanted.items():
+        for partition, offset in offsets.items():
             consumer.seek(_tp(partition), offset)
         while missing:
             polled = await consumer.getmany(*map(_tp, missing), timeout_ms=500)
-            found |= {Partition(*tp): records[0].timestamp / 1000 for tp, records in polled.items()}
-            missing -= found.keys()
-            missing -= {each for each in missing if await consumer.position(_tp(each)) >= logs[each].end}
+            timestamps |= {Partition(*tp): records[0].timestamp / 1000 for tp, records in polled.items()}
+            missing -= timestamps.keys()
+            missing -= {left for left in missing if await consumer.position(_tp(left)) >= logs[left].end}
     finally:
         consumer.unsubscribe()
-    return found
+    return timestamps
 
 
 def _tp(partition: Partition) -> TopicPartition:

@@ -7,8 +7,8 @@ from consumer.stream.records import Partition
 
 
 @dataclass(frozen=True, slots=True)
-class Log:
-    """The offsets of a partition: from `start`, the first that retention has left, up to `end`, the next to come."""
+class OffsetRange:
+    """The offsets of a partition: from `start`, the first that retention has kept, to `end`, the next to be written."""
 
     start: int
     end: int
@@ -16,14 +16,14 @@ class Log:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a group is behind in one partition.
+    """The lag of a group in one partition.
 
     Attributes:
-        committed: None if the group has committed nothing there.
-        end: where the log ends.
-        records: offsets between the group's position and the end: an upper bound, since markers of transactions and
-            holes that compaction left are no records.
-        seconds: age of the first record that the group has not read; 0 if there is none.
+        committed: None if the group has never committed there.
+        end: log end offset.
+        records: offsets between the group's position and the log end. An upper bound: transaction markers and
+            compacted records are counted too.
+        seconds: age of the first unread record; 0 if there is none.
     """
 
     partition: Partition
@@ -33,25 +33,25 @@ class Lag:
     seconds: float
 
 
-def position(committed: int | None, log: Log) -> int:
-    """The offset that the group reads next: what it committed, but nothing that retention has removed.
+def position(committed: int | None, log: OffsetRange) -> int:
+    """The offset that the group reads next: the committed one, unless retention has removed it.
 
-    Without a commit it is the log's start: the lanes' reset policy is `earliest`.
+    Without a commit it is the start of the log: the lanes' reset policy is `earliest`.
     """
     return log.start if committed is None else max(committed, log.start)
 
 
-def lag_records(committed: int | None, log: Log) -> int:
+def lag_records(committed: int | None, log: OffsetRange) -> int:
     """max(0, end - position).
 
-    A commit beyond the end (a topic that was made anew, a log that lost its tail) counts as 0, until the group's
-    consumer has found out and begun again.
+    A commit beyond the end (a recreated topic, a log that lost its tail) counts as 0 until the group's consumer has
+    noticed and starts over.
     """
     return max(0, log.end - position(committed, log))
 
 
 def lag_seconds(first: float | None, now: float) -> float:
-    """Age of the first record that is not read.
+    """Age of the first unread record.
 
     Args:
         first: its timestamp, seconds since the epoch; None if there is none. A producer's clock may be ahead of ours.
@@ -59,8 +59,8 @@ def lag_seconds(first: float | None, now: float) -> float:
     return 0.0 if first is None else max(0.0, now - first)
 
 
-def unread(committed: Mapping[Partition, int], logs: Mapping[Partition, Log]) -> dict[Partition, int]:
-    """The partitions with a lag, and where the first record that is not read must be looked for."""
+def lagging(committed: Mapping[Partition, int], logs: Mapping[Partition, OffsetRange]) -> dict[Partition, int]:
+    """The partitions with lag, and the offset of their first unread record."""
     return {
         partition: position(committed.get(partition), log)
         for partition, log in logs.items()
@@ -69,14 +69,17 @@ def unread(committed: Mapping[Partition, int], logs: Mapping[Partition, Log]) ->
 
 
 def lags(
-    committed: Mapping[Partition, int], logs: Mapping[Partition, Log], firsts: Mapping[Partition, float], now: float
+    committed: Mapping[Partition, int],
+    logs: Mapping[Partition, OffsetRange],
+    firsts: Mapping[Partition, float],
+    now: float,
 ) -> tuple[Lag, ...]:
-    """The lag of one group, in the order of its partitions.
+    """The lag of one group in each partition, sorted.
 
     Args:
-        committed: what the group has committed. A partition whose topic was deleted since has no log, and no lag.
+        committed: the group's commits. A partition of a deleted topic has no log and so no lag.
         logs: every partition that the group reads.
-        firsts: timestamp of the first record at or after `unread`, where there is one: only markers can follow.
+        firsts: timestamps of the first records at or after `lagging`; none where only transaction markers follow.
         now: seconds since the epoch.
     """
     return tuple(
@@ -91,6 +94,6 @@ def lags(
     )
 
 
-def depth(logs: Iterable[Log]) -> int:
+def depth(logs: Iterable[OffsetRange]) -> int:
     """How many offsets these partitions hold."""
     return sum(log.end - log.start for log in logs)

@@ -1,4 +1,4 @@
-"""Looks at a source again and again, in the background, and keeps the last outcome for whoever asks."""
+"""Polls a source in the background and keeps the last result for scrapes."""
 
 import asyncio
 import time
@@ -8,58 +8,54 @@ from typing import Generic, TypeVar
 from structlog.typing import FilteringBoundLogger
 
 from consumer.errors import PaperclipMemoryError
-from consumer.exporter.snapshot import Outcome, Source
+from consumer.exporter.snapshot import LastPoll, Source
 
 T = TypeVar("T")
 
 
-class Lookout(Generic[T]):
-    """The last outcome of one source. Other threads may read `outcome`: each is a new value.
+class SourcePoller(Generic[T]):
+    """The last poll of one source. Other threads may read `last`: it is replaced, never changed.
 
     Args:
-        look: asks the source; raises when it does not answer.
+        read: reads the source; raises if it does not answer.
         now: seconds since the epoch.
     """
 
     def __init__(
         self,
         source: Source,
-        look: Callable[[], Awaitable[T]],
+        read: Callable[[], Awaitable[T]],
         log: FilteringBoundLogger,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.outcome: Outcome[T] = Outcome()
-        self.looked = False
+        self.last: LastPoll[T] = LastPoll()
+        self.polled = False
         self._source = source
-        self._look = look
+        self._read = read
         self._log = log
         self._now = now
 
-    async def once(self) -> None:
-        """Look now. A failure leaves nothing to be seen: what was true before may be so no longer."""
-        before, started = self.outcome, self._now()
+    async def poll(self) -> None:
+        """Read the source once. A failure drops the previous snapshot, which may be outdated."""
+        previous, started = self.last, self._now()
         try:
-            seen = await self._look()
-        except Exception as error:  # noqa: BLE001 - whatever it is, the other source and the next look must go on
-            ended, reason = self._now(), self._reason(error)
-            self.outcome = Outcome(None, before.at, ended - started, reason)
-            if reason != before.error:
-                self._log.warning("a source does not answer", source=self._source, error=reason)
+            snapshot = await self._read()
+        except Exception as error:  # noqa: BLE001 - the other source and the next poll must go on
+            reason = str(error) if isinstance(error, PaperclipMemoryError) else repr(error)
+            self.last = LastPoll(None, previous.at, self._now() - started, reason)
+            if reason != previous.error:
+                self._log.warning("source unavailable", source=self._source, error=reason)
         else:
             ended = self._now()
-            self.outcome = Outcome(seen, ended, ended - started)
-            if before.error:
-                self._log.info("a source answers again", source=self._source)
-        self.looked = True
-
-    @staticmethod
-    def _reason(error: Exception) -> str:
-        return str(error) if isinstance(error, PaperclipMemoryError) else repr(error)
+            self.last = LastPoll(snapshot, ended, ended - started)
+            if previous.error:
+                self._log.info("source available again", source=self._source)
+        self.polled = True
 
     async def run(self, interval: float) -> None:
-        """Look for ever, every `interval` seconds, or as often as the source lets us."""
+        """Poll forever, every `interval` seconds, or as fast as the source answers."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + interval
-            await self.once()
+            await self.poll()
             await asyncio.sleep(max(0.0, due - loop.time()))

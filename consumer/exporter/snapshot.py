@@ -1,4 +1,4 @@
-"""What the sources saw, as values that never change; and the place where a scrape finds the last of them."""
+"""Snapshots of Kafka and Hindsight, as immutable values, and the result of the last poll."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class Source(StrEnum):
-    """Where gauges come from (closed: a metric label)."""
+    """A polled system (closed: a metric label)."""
 
     KAFKA = "kafka"
     HINDSIGHT = "hindsight"
@@ -25,12 +25,12 @@ class GroupState(StrEnum):
     EMPTY = "empty"
     PREPARING_REBALANCE = "preparing_rebalance"
     COMPLETING_REBALANCE = "completing_rebalance"
-    DEAD = "dead"  # also a group that never was
+    DEAD = "dead"  # also a group that never existed
     OTHER = "other"
 
 
 class OperationType(StrEnum):
-    """What Hindsight works on (closed: a metric label)."""
+    """The type of an operation of Hindsight (closed: a metric label)."""
 
     RETAIN = "retain"
     BATCH_RETAIN = "batch_retain"
@@ -41,11 +41,11 @@ class OperationType(StrEnum):
     VECTOR_INDEX_MAINTENANCE = "vector_index_maintenance"
     WEBHOOK_DELIVERY = "webhook_delivery"
     OTHER = "other"
-    ALL = "all"  # `/stats` counts all types as one
+    ALL = "all"  # `/stats` does not tell the types apart
 
 
 class OperationStatus(StrEnum):
-    """How an operation of Hindsight stands, if it is not over (closed: a metric label)."""
+    """The status of an unfinished or failed operation of Hindsight (closed: a metric label)."""
 
     PENDING = "pending"
     PROCESSING = "processing"
@@ -53,12 +53,12 @@ class OperationStatus(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class GroupSeen:
+class GroupSnapshot:
     """A consumer group.
 
     Attributes:
-        topics: what it reads, also a topic that does not exist now and so has no lag.
-        last_commit: when it last committed, seconds since the epoch; None for never, or if the committer did not say.
+        topics: the topics that it reads, including missing ones, which have no lag.
+        last_commit: time of the last commit, seconds since the epoch; None if there was none or its time is unknown.
     """
 
     name: str
@@ -69,31 +69,31 @@ class GroupSeen:
     last_commit: float | None = None
 
     def without_commit(self, topic: str) -> int:
-        """How many partitions of a topic the group has never committed in."""
+        """How many partitions of a topic have no commit of the group."""
         return sum(lag.committed is None for lag in self.lags if lag.partition.topic == topic)
 
 
 @dataclass(frozen=True, slots=True)
-class KafkaSeen:
-    """What Kafka says of our groups.
+class KafkaSnapshot:
+    """Our groups and topics in Kafka.
 
     Attributes:
-        ends: log end of each partition of each topic that a group reads.
-        dead_letters: how many records each dead-letter topic that exists holds.
+        ends: log end offset of each partition of the topics that the groups read.
+        dead_letters: how many records each existing dead-letter topic holds.
     """
 
-    groups: tuple[GroupSeen, ...]
+    groups: tuple[GroupSnapshot, ...]
     ends: Mapping[Partition, int]
     dead_letters: Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Backlog:
-    """What waits in Hindsight.
+    """Hindsight's unfinished work.
 
     Attributes:
         operations: asynchronous operations by type and status.
-        consolidation: memories that wait for it; consolidation_failed: for which it failed for good.
+        consolidation: memories waiting for consolidation; consolidation_failed: those for which it failed permanently.
     """
 
     operations: Mapping[tuple[OperationType, OperationStatus], int]
@@ -106,13 +106,13 @@ class Backlog:
 
 
 @dataclass(frozen=True, slots=True)
-class HindsightSeen:
-    """What Hindsight says of its queue.
+class HindsightSnapshot:
+    """Hindsight's queue.
 
     Attributes:
-        origin: which of its answers the backlog comes from: `/metrics`, or `/stats` of the observed banks.
-        oldest_pending: age in seconds of the oldest operation of the observed banks that is not over; 0 if all are.
-        banks_known, banks_observed: how many banks there are, and how many of them our bound lets us look into.
+        origin: where the backlog was read: `/metrics`, or `/stats` of the observed banks.
+        oldest_pending: age in seconds of the oldest unfinished operation of the observed banks; 0 if there is none.
+        banks_known, banks_observed: how many banks exist, and how many of them `exporter_banks` allows to inspect.
     """
 
     origin: str
@@ -123,21 +123,21 @@ class HindsightSeen:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome(Generic[T]):
-    """The last look at a source.
+class LastPoll(Generic[T]):
+    """The last poll of a source.
 
     Attributes:
-        seen: None if it failed: what was true before may be so no longer.
-        at: when a look last succeeded, seconds since the epoch; 0 for never.
-        duration: seconds that the last look took.
-        error: why it failed; "" if it did not, and before the first.
+        snapshot: None if the poll failed: an older snapshot may be outdated.
+        at: time of the last successful poll, seconds since the epoch; 0 if there was none.
+        duration: of the last poll, seconds.
+        error: why the last poll failed; "" if it succeeded, and before the first.
     """
 
-    seen: T | None = None
+    snapshot: T | None = None
     at: float = 0.0
     duration: float = 0.0
     error: str = ""
 
     def fresh(self, now: float, max_age: float) -> T | None:
-        """What was seen, unless it is older than `max_age` seconds."""
-        return self.seen if now - self.at <= max_age else None
+        """The snapshot, unless it is older than `max_age` seconds."""
+        return self.snapshot if now - self.at <= max_age else None

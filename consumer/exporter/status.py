@@ -15,7 +15,8 @@ from rich.text import Text
 
 from consumer.errors import PaperclipMemoryError
 from consumer.exporter.lag import Lag
-from consumer.exporter.snapshot import GroupSeen, HindsightSeen, KafkaSeen, OperationStatus
+from consumer.exporter.snapshot import GroupSnapshot, HindsightSnapshot, KafkaSnapshot, OperationStatus
+from schemas.timestamps import format_timestamp
 
 T = TypeVar("T")
 
@@ -29,25 +30,43 @@ class Letters:
 
 
 @dataclass(frozen=True, slots=True)
+class PaperclipState:
+    """Paperclip and what agents can do there.
+
+    Attributes:
+        release: None if Paperclip does not tell it.
+        key_expires: seconds since the epoch; None if our key does not end or its end is not known.
+        tool_problems: why agents of a company cannot use the tools, by the company's id.
+    """
+
+    release: str | None
+    key_expires: float | None
+    tool_problems: dict[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
-    """What was seen.
+    """The installation at one moment.
 
     Attributes:
         at: when, seconds since the epoch.
         kafka, hindsight, letters: None if the source did not answer; `silent` says why, by its name.
+        paperclip: also None where no Paperclip is configured.
     """
 
     at: float
-    kafka: KafkaSeen | None
-    hindsight: HindsightSeen | None
+    kafka: KafkaSnapshot | None
+    hindsight: HindsightSnapshot | None
     letters: Letters | None
+    paperclip: PaperclipState | None
     silent: dict[str, str]
 
 
 async def take(
-    kafka: Callable[[], Awaitable[KafkaSeen]],
-    hindsight: Callable[[], Awaitable[HindsightSeen]],
+    kafka: Callable[[], Awaitable[KafkaSnapshot]],
+    hindsight: Callable[[], Awaitable[HindsightSnapshot]],
     letters: Callable[[], Awaitable[Letters]],
+    paperclip: Callable[[], Awaitable[PaperclipState | None]],
     now: Callable[[], float] = time.time,
 ) -> Status:
     """Ask all sources at once; one that does not answer hides no other."""
@@ -60,10 +79,14 @@ async def take(
             silent[name] = str(error)
             return None
 
-    seen = await asyncio.gather(ask("kafka", kafka), ask("hindsight", hindsight), ask("dead letters", letters))
+    seen = await asyncio.gather(
+        ask("kafka", kafka), ask("hindsight", hindsight), ask("dead letters", letters), ask("paperclip", paperclip)
+    )
     return Status(now(), *seen, silent)
 
 
+KEY_WARNING = 7 * 86_400.0
+"""Seconds before the end of Paperclip's key from which its end is a warning."""
 SHOWN = 32
 """Partitions of a group that are shown; beyond that, only those with a lag."""
 
@@ -78,10 +101,12 @@ def as_screen(status: Status) -> RenderableType:
         parts += ["", *_hindsight(seen)]
     if letters := status.letters:
         parts += ["", _letters(letters)]
+    if paperclip := status.paperclip:
+        parts += ["", *_paperclip(paperclip, status.at)]
     return Group(*parts)
 
 
-def _headline(group: GroupSeen, now: float) -> Text:
+def _headline(group: GroupSnapshot, now: float) -> Text:
     lag = sum(each.records for each in group.lags)
     behind = max((each.seconds for each in group.lags), default=0.0)
     commit = "no commit known" if group.last_commit is None else f"last commit {_span(now - group.last_commit)} ago"
@@ -92,7 +117,7 @@ def _headline(group: GroupSeen, now: float) -> Text:
     return text.append(f"{lagging}, {commit}")
 
 
-def _partitions(group: GroupSeen) -> list[RenderableType]:
+def _partitions(group: GroupSnapshot) -> list[RenderableType]:
     found: list[RenderableType] = [
         Text(f"✗ topic {topic} does not exist: run `paperclip-memory topics`", style="red")
         for topic in group.topics
@@ -117,7 +142,7 @@ def _row(lag: Lag) -> tuple[str, ...]:
     return str(lag.partition.number), committed, str(lag.end), str(lag.records), _span(lag.seconds)
 
 
-def _hindsight(seen: HindsightSeen) -> list[RenderableType]:
+def _hindsight(seen: HindsightSnapshot) -> list[RenderableType]:
     counts = [f"{seen.backlog.total(status)} {status}" for status in OperationStatus]
     failed = seen.backlog.consolidation_failed
     lines = [
@@ -135,24 +160,37 @@ def _letters(letters: Letters) -> Text:
     return text.append((f" ({reasons})" if reasons else "") + f", {letters.redriven} sent back")
 
 
+def _paperclip(state: PaperclipState, now: float) -> list[RenderableType]:
+    text = Text.assemble(("Paperclip", "bold"), f": release {state.release or 'unknown'}")
+    if state.key_expires is not None:
+        left = state.key_expires - now
+        text.append(f", our key ends in {_span(left)}", style="yellow" if left < KEY_WARNING else "")
+    problems = [
+        Text(f"✗ tools of company {company}: {problem}", style="red")
+        for company, problem in state.tool_problems.items()
+    ]
+    return [text, *problems]
+
+
 def as_json(status: Status) -> str:
     """For scripts: every partition; null for a source that did not answer."""
     document = {
-        "at": _iso(status.at),
+        "at": format_timestamp(status.at, "seconds"),
         "silent": status.silent,
         "groups": None if status.kafka is None else [_group(group) for group in status.kafka.groups],
         "hindsight": None if status.hindsight is None else _queue(status.hindsight),
         "dead_letters": None if status.letters is None else asdict(status.letters),
+        "paperclip": None if status.paperclip is None else _paperclip_json(status.paperclip),
     }
     return json.dumps(document, indent=2)
 
 
-def _group(group: GroupSeen) -> dict[str, Any]:
+def _group(group: GroupSnapshot) -> dict[str, Any]:
     return {
         "group": group.name,
         "members": group.members,
         "state": group.state,
-        "last_commit": None if group.last_commit is None else _iso(group.last_commit),
+        "last_commit": None if group.last_commit is None else format_timestamp(group.last_commit, "seconds"),
         "lag_records": sum(lag.records for lag in group.lags),
         "lag_seconds": max((lag.seconds for lag in group.lags), default=0.0),
         "partitions": [
@@ -169,7 +207,7 @@ def _group(group: GroupSeen) -> dict[str, Any]:
     }
 
 
-def _queue(seen: HindsightSeen) -> dict[str, Any]:
+def _queue(seen: HindsightSnapshot) -> dict[str, Any]:
     return {
         "origin": seen.origin,
         **{status.value: seen.backlog.total(status) for status in OperationStatus},
@@ -179,6 +217,11 @@ def _queue(seen: HindsightSeen) -> dict[str, Any]:
         "banks_known": seen.banks_known,
         "banks_observed": seen.banks_observed,
     }
+
+
+def _paperclip_json(state: PaperclipState) -> dict[str, Any]:
+    expires = state.key_expires
+    return asdict(state) | {"key_expires": None if expires is None else format_timestamp(expires, "seconds")}
 
 
 _UNITS = ((86_400, "d"), (3600, "h"), (60, "min"), (1, "s"))
@@ -193,10 +236,6 @@ def _span(seconds: float) -> str:
             parts.append(f"{whole // size} {unit}")
             whole %= size
     return " ".join(parts[:2])
-
-
-def _iso(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def _clock(seconds: float) -> str:

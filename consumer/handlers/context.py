@@ -6,7 +6,7 @@ from typing import Protocol
 
 from consumer.memory.documents import Memory, Operation
 from consumer.memory.policy import MemoryPolicy, RecallBudget
-from schemas.objects import Comment, Issue, Run
+from schemas.paperclip import Comment, Issue, Run
 from schemas.recalls import RecallRecord
 
 

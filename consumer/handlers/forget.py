@@ -5,8 +5,6 @@ document is looked for in every bank that the policy can give an agent of the co
 must go even if today's settings would not store it.
 """
 
-from schemas.timestamps import parse_timestamp
-
 from consumer.errors import NotYet, Upstream
 from consumer.handlers.context import DeliveryInfo, HandlerContext
 from consumer.handlers.lookups import load_issue
@@ -15,6 +13,7 @@ from consumer.memory.attribution import resolve_bank_user
 from consumer.memory.banks import company_bank_ids
 from consumer.memory.documents import STALLED_AFTER
 from schemas.events import CommentPayload, IssueCommentCancelled, IssueCommentCreated, IssueCommentDeleted
+from schemas.timestamps import parse_timestamp
 
 CANCEL_SETTLES_AFTER = 30.0
 """Seconds after which a cancelled retain can no longer store its document, even if a worker had just started it."""

@@ -4,7 +4,7 @@ from consumer.errors import DeadLetterReason, Permanent
 from consumer.handlers.context import HandlerContext, Hindsight
 from consumer.memory.policy import MemoryPolicy
 from consumer.memory.recall_query import first_half, is_searchable
-from schemas.objects import Issue
+from schemas.paperclip import Issue
 
 MAX_TOKENS = 1024
 """Upper limit of what one recall returns."""

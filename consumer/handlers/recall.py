@@ -4,7 +4,6 @@ A failure of Paperclip or Hindsight does not fail the event: without a good reco
 that Kafka does not acknowledge is raised.
 """
 
-from datetime import UTC, datetime
 from typing import NamedTuple
 
 from consumer.errors import HandlingError, Upstream
@@ -15,8 +14,9 @@ from consumer.memory.banks import choose_bank, derive_bank_id
 from consumer.memory.recall_query import build_query, is_searchable
 from consumer.memory.sanitize import is_blank
 from schemas.events import AgentRunStarted, RunPayload
-from schemas.objects import Issue, Run, WakeComment
+from schemas.paperclip import Issue, Run, WakeComment
 from schemas.recalls import RecallRecord, RecallStatus
+from schemas.timestamps import format_timestamp
 
 
 class _RecallQuery(NamedTuple):
@@ -71,7 +71,7 @@ async def recall(event: AgentRunStarted, delivery: DeliveryInfo, context: Handle
             query=text,
             status=_status(failure, memories),
             memories=memories,
-            recalled_at=datetime.fromtimestamp(context.now(), UTC).isoformat(timespec="milliseconds"),
+            recalled_at=format_timestamp(context.now()),
         )
     )
     return Done(bank) if failure is None else Degraded(failure.upstream or Upstream.HINDSIGHT, str(failure), bank)

@@ -8,7 +8,7 @@ from consumer.handlers.results import Done, HandlerResult, Skipped, SkipReason
 from consumer.handlers.retain_plan import LoadedComment, needs_issue, plan_retain
 from consumer.memory.operation_ids import operation_id
 from schemas.events import SNIPPET_UNITS, IssueCommentCreated
-from schemas.objects import Comment
+from schemas.paperclip import Comment
 
 
 async def retain(event: IssueCommentCreated, delivery: DeliveryInfo, context: HandlerContext) -> HandlerResult:

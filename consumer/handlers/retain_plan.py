@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from consumer.handlers.results import Skipped, SkipReason
 from consumer.memory.attribution import resolve_author
 from consumer.memory.banks import choose_bank
-from consumer.memory.documents import Memory
+from consumer.memory.documents import Memory, build_metadata
 from consumer.memory.policy import MemoryPolicy
-from consumer.memory.sanitize import is_blank, sanitize, strip_unencodable
-from schemas.objects import Comment, Issue
+from consumer.memory.sanitize import is_blank, sanitize
+from schemas.paperclip import Comment, Issue
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +87,6 @@ def _content(comment: Comment, policy: MemoryPolicy) -> str | Skipped:
 
 
 def _metadata(loaded: LoadedComment, agent: str, user: str | None) -> dict[str, str]:
-    """Build the metadata: strings only, since Hindsight answers 422 to null. Unknown values are left out."""
     comment = loaded.comment
     values = {
         "agentId": agent,
@@ -99,4 +98,4 @@ def _metadata(loaded: LoadedComment, agent: str, user: str | None) -> dict[str, 
         "userId": user,
         "truncated": "true" if loaded.truncated else None,
     }
-    return {name: strip_unencodable(value) for name, value in values.items() if value}
+    return build_metadata(values)

@@ -1,4 +1,4 @@
-"""Hindsight's API, as handlers, tools, exporter, audit and check use it."""
+"""Client of Hindsight's API, for handlers, tools, exporter, reconcile and probes."""
 
 from collections.abc import AsyncIterator, Callable
 from enum import StrEnum
@@ -14,14 +14,15 @@ from consumer.memory.documents import Memory, Operation
 from consumer.memory.policy import RecallBudget
 
 T = TypeVar("T")
+P = TypeVar("P", OperationPage, DocumentPage)
 
-_PAGE = 100  # the most that Hindsight lists at once
-_UNFINISHED = ("pending", "processing")  # in this order: an operation that moves on between the two is seen twice
+_PAGE_SIZE = 100  # the largest page that Hindsight returns
+_UNFINISHED = ("pending", "processing")  # in this order: an operation that starts in between is seen twice, not missed
 _PROBE_BANK = "paperclip-memory-check"
 
 
 class HindsightOperation(StrEnum):
-    """What is asked of Hindsight (closed: a metric label)."""
+    """The requests to Hindsight (closed set: a metric label)."""
 
     RECALL = "recall"
     RETAIN = "retain"
@@ -39,10 +40,10 @@ class HindsightOperation(StrEnum):
 
 
 class HindsightClient:
-    """Implements `consumer.handlers.context.Hindsight`, and what only operators need.
+    """Implements `consumer.handlers.context.Hindsight`, and the requests that only operators need.
 
-    Every method raises from `consumer.errors`. A 404 counts as an absence only in Hindsight's own words; any other is
-    `Transient` (a wrong base URL, a proxy whose server is away).
+    Every method raises from `consumer.errors`. A 404 means absence only if its body is Hindsight's own; any other is
+    `Transient` (a wrong base URL, or a proxy whose server is down).
 
     Args:
         base: normalised by `consumer.http.transport.base_url`.
@@ -51,7 +52,7 @@ class HindsightClient:
 
     def __init__(
         self,
-        send: Transport,
+        transport: Transport,
         base: str,
         *,
         key: str | None,
@@ -59,17 +60,19 @@ class HindsightClient:
         timeout: float = 15.0,
         probe_timeout: float = 5.0,
     ) -> None:
-        self._rest = RestClient(send, base, Upstream.HINDSIGHT, key=key, user_agent=user_agent, timeout=timeout)
+        self._rest = RestClient(transport, base, Upstream.HINDSIGHT, key=key, user_agent=user_agent, timeout=timeout)
         self._probe_timeout = probe_timeout
 
     async def recall(self, bank: str, query: str, budget: RecallBudget, max_tokens: int) -> list[str]:
-        """Texts of the memories that matter, best first; empty also for a bank that does not exist yet."""
+        """Return the texts of relevant memories, best first; empty also for a bank that does not exist yet."""
         body = {"query": query, "budget": budget, "max_tokens": max_tokens}
-        texts = await self._ask(HindsightOperation.RECALL, "POST", _bank(bank, "memories", "recall"), _texts, body)
+        texts = await self._request(
+            HindsightOperation.RECALL, "POST", _bank_path(bank, "memories", "recall"), _texts, body
+        )
         return texts or []
 
     async def retain(self, bank: str, memory: Memory, operation_id: str) -> None:
-        """Queue a document; a repeated `operation_id` is a no-op (Hindsight 0.8.6 and newer)."""
+        """Queue a document; a repeated `operation_id` has no effect (Hindsight 0.8.6 and newer)."""
         item: dict[str, object] = {
             "content": memory.content,
             "context": "paperclip",
@@ -80,24 +83,24 @@ class HindsightClient:
             item["timestamp"] = memory.timestamp
         body = {"items": [item], "async": True, "operation_id": operation_id}
         operation = HindsightOperation.RETAIN
-        reply = await self._rest.call(operation, "POST", _bank(bank, "memories"), body)
-        self._rest.read(reply, operation, _success)
+        response = await self._rest.call(operation, "POST", _bank_path(bank, "memories"), body)
+        self._rest.read(response, operation, _success)
 
     async def unfinished_retains(self, bank: str, document_id: str) -> list[Operation]:
-        """Pending and processing child `retain` operations of a document, in all pages."""
+        """Return all pending and processing child `retain` operations of a document."""
         return await self._retains(bank, document_id, *_UNFINISHED)
 
     async def cancelled_retains(self, bank: str, document_id: str) -> list[Operation]:
-        """Cancelled child `retain` operations of a document, in all pages."""
+        """Return all cancelled child `retain` operations of a document."""
         return await self._retains(bank, document_id, "cancelled")
 
     async def _retains(self, bank: str, document_id: str, *statuses: str) -> list[Operation]:
-        found: dict[str, Operation] = {}
+        operations: dict[str, Operation] = {}
         for status in statuses:
             async for operation in self.operations(bank, status=status, type="retain"):
                 if operation.type == "retain" and operation.document_id == document_id:
-                    found[operation.id] = operation
-        return list(found.values())
+                    operations[operation.id] = operation
+        return list(operations.values())
 
     async def operations(
         self,
@@ -106,105 +109,110 @@ class HindsightClient:
         status: str | None = None,
         type: str | None = None,  # noqa: A002 - Hindsight's word
     ) -> AsyncIterator[Operation]:
-        """Operations of a bank, newest first, parents left out; none for an unknown bank.
+        """Yield the operations of a bank without parents, newest first; none for an unknown bank.
 
-        One that begins while the pages are read can come twice.
+        An operation may be yielded twice if another one is added while the pages are read.
         """
         query = {"status": status, "type": type, "exclude_parents": "true"}
-        offset, total = 0, 1
-        while offset < total:
-            path = _bank(bank, "operations") + _query(query | {"limit": _PAGE, "offset": offset})
-            page = await self._ask(HindsightOperation.OPERATIONS, "GET", path, OperationPage.model_validate)
-            if page is None:
-                return
+        path = _bank_path(bank, "operations")
+        async for page in self._pages(HindsightOperation.OPERATIONS, path, query, OperationPage.model_validate):
             for row in page.operations:
                 yield row.operation
-            offset, total = offset + _PAGE, page.total
 
     async def cancel(self, bank: str, operation_id: str) -> bool:
-        """Cancel an operation; False when refused: finished or cancelled before (409), or unknown (404)."""
+        """Cancel an operation; False if it is refused: already finished or cancelled (409), or unknown (404)."""
         operation = HindsightOperation.CANCEL
-        reply = await self._rest.call(operation, "DELETE", _bank(bank, "operations", operation_id), accept=(404, 409))
-        return reply.status != 409 and self._found(reply, operation, _success) is not None
+        response = await self._rest.call(
+            operation, "DELETE", _bank_path(bank, "operations", operation_id), accept=(404, 409)
+        )
+        return response.status != 409 and self._read_found(response, operation, _success) is not None
 
     async def delete_document(self, bank: str, document_id: str) -> bool:
         """Delete a document with its memories; False if there was none."""
-        path = _bank(bank, "documents", document_id)
-        return await self._ask(HindsightOperation.DELETE_DOCUMENT, "DELETE", path, _success) is not None
+        path = _bank_path(bank, "documents", document_id)
+        return await self._request(HindsightOperation.DELETE_DOCUMENT, "DELETE", path, _success) is not None
 
     async def document(self, bank: str, document_id: str) -> Document | None:
-        """A document with its text; None if the bank does not hold it."""
-        path = _bank(bank, "documents", document_id)
-        return await self._ask(HindsightOperation.DOCUMENT, "GET", path, Document.model_validate)
+        """Return a document with its text; None if the bank does not contain it."""
+        path = _bank_path(bank, "documents", document_id)
+        return await self._request(HindsightOperation.DOCUMENT, "GET", path, Document.model_validate)
 
     async def documents(self, bank: str) -> AsyncIterator[Document]:
-        """All documents of a bank without their texts, the last written first; none for an unknown bank.
+        """Yield all documents of a bank without their texts, last written first; none for an unknown bank.
 
-        Pages are numbered, not anchored: one written meanwhile can come twice, one deleted meanwhile can hide another.
-        Ask for `document` before you call one missing.
+        Pages are read by offset: a write in between can repeat a document, and a delete can hide one. Check with
+        `document` before you treat a document as missing.
         """
-        offset, total = 0, 1
-        while offset < total:
-            path = _bank(bank, "documents") + _query({"limit": _PAGE, "offset": offset})
-            page = await self._ask(HindsightOperation.DOCUMENTS, "GET", path, DocumentPage.model_validate)
-            if page is None:
-                return
+        path = _bank_path(bank, "documents")
+        async for page in self._pages(HindsightOperation.DOCUMENTS, path, {}, DocumentPage.model_validate):
             for document in page.items:
                 yield document
-            offset, total = offset + _PAGE, page.total
 
     async def stats(self, bank: str) -> Stats | None:
-        """What waits in a bank; None for an unknown one."""
-        return await self._ask(HindsightOperation.STATS, "GET", _bank(bank, "stats"), Stats.model_validate)
+        """Return the statistics of a bank; None for an unknown one."""
+        return await self._request(HindsightOperation.STATS, "GET", _bank_path(bank, "stats"), Stats.model_validate)
 
     async def banks(self, limit: int) -> tuple[list[str], int]:
-        """Ids of the banks that were written most recently, and how many banks there are."""
+        """Return the ids of the most recently written banks, and the number of all banks."""
         operation = HindsightOperation.BANKS
-        reply = await self._rest.call(operation, "GET", "/v1/default/banks" + _query({"limit": limit, "offset": 0}))
-        page = self._rest.read(reply, operation, BankPage.model_validate)
+        response = await self._rest.call(operation, "GET", "/v1/default/banks" + _query({"limit": limit, "offset": 0}))
+        page = self._rest.read(response, operation, BankPage.model_validate)
         return [bank.bank_id for bank in page.banks[:limit]], len(page.banks) if page.total is None else page.total
 
     async def oldest_operation(self, bank: str, status: str) -> Operation | None:
-        """The oldest operation of a bank with this status; None if there is none."""
+        """Return the oldest operation of a bank with this status; None if there is none."""
 
         async def page(offset: int) -> OperationPage | None:
-            path = _bank(bank, "operations") + _query({"status": status, "limit": 1, "offset": offset})
-            return await self._ask(HindsightOperation.OPERATIONS, "GET", path, OperationPage.model_validate)
+            path = _bank_path(bank, "operations") + _query({"status": status, "limit": 1, "offset": offset})
+            return await self._request(HindsightOperation.OPERATIONS, "GET", path, OperationPage.model_validate)
 
         newest = await page(0)
         if newest is None or not newest.operations:
             return None
         last = await page(newest.total - 1) if newest.total > 1 else newest
-        # Some may have ended between the two answers.
+        # Operations may finish between the two requests.
         return (last if last is not None and last.operations else newest).operations[0].operation
 
     async def health(self) -> None:
-        """Return if Hindsight and its database are up. HandlerContext no key, so it proves none."""
+        """Return if Hindsight and its database are up. Hindsight checks no key here."""
         await self._probe(HindsightOperation.HEALTH, "/health", lambda value: value["status"])
 
     async def version(self) -> str:
-        """The version of the API, as `1.1.0`."""
+        """Return the version of the API, for example `1.1.0`."""
         return await self._probe(HindsightOperation.VERSION, "/version", lambda value: str(value["api_version"]))
 
     async def authenticate(self) -> None:
-        """Return if our key is accepted: asks for a bank that does not exist.
+        """Return if our key is accepted, by a request for a bank that does not exist.
 
         Raises:
-            UpstreamDown: with kind `refused`, if it is not.
+            UpstreamDown: with kind `refused`, if the key is not accepted.
         """
-        path, timeout = _bank(_PROBE_BANK, "stats"), self._probe_timeout
-        await self._ask(HindsightOperation.AUTHENTICATE, "GET", path, Stats.model_validate, timeout=timeout)
+        path, timeout = _bank_path(_PROBE_BANK, "stats"), self._probe_timeout
+        await self._request(HindsightOperation.AUTHENTICATE, "GET", path, Stats.model_validate, timeout=timeout)
 
     async def metrics(self) -> str:
-        """Hindsight's `/metrics`, in Prometheus's text format."""
-        reply = await self._rest.call(HindsightOperation.METRICS, "GET", "/metrics")
-        return reply.body.decode("utf-8", "replace")
+        """Return Hindsight's `/metrics` in Prometheus's text format."""
+        response = await self._rest.call(HindsightOperation.METRICS, "GET", "/metrics")
+        return response.body.decode("utf-8", "replace")
 
     async def _probe(self, operation: HindsightOperation, path: str, parse: Callable[[Any], T]) -> T:
-        reply = await self._rest.call(operation, "GET", path, timeout=self._probe_timeout)
-        return self._rest.read(reply, operation, parse)
+        response = await self._rest.call(operation, "GET", path, timeout=self._probe_timeout)
+        return self._rest.read(response, operation, parse)
 
-    async def _ask(
+    async def _pages(
+        self, operation: HindsightOperation, path: str, query: dict[str, str | None], parse: Callable[[Any], P]
+    ) -> AsyncIterator[P]:
+        """Yield the pages of a listing; none for an unknown bank."""
+        offset, total = 0, 1
+        while offset < total:
+            url = path + _query({**query, "limit": _PAGE_SIZE, "offset": offset})
+            page = await self._request(operation, "GET", url, parse)
+            if page is None:
+                return
+            yield page
+            offset, total = offset + _PAGE_SIZE, page.total
+
+    async def _request(
         self,
         operation: HindsightOperation,
         method: str,
@@ -214,18 +222,18 @@ class HindsightClient:
         *,
         timeout: float | None = None,
     ) -> T | None:
-        reply = await self._rest.call(operation, method, path, body, accept=(404,), timeout=timeout)
-        return self._found(reply, operation, parse)
+        response = await self._rest.call(operation, method, path, body, accept=(404,), timeout=timeout)
+        return self._read_found(response, operation, parse)
 
-    def _found(self, reply: Response, operation: HindsightOperation, parse: Callable[[Any], T]) -> T | None:
-        if reply.status != 404:
-            return self._rest.read(reply, operation, parse)
-        if missing(reply, Upstream.HINDSIGHT) is None:
-            raise self._rest.error(reply, operation)
+    def _read_found(self, response: Response, operation: HindsightOperation, parse: Callable[[Any], T]) -> T | None:
+        if response.status != 404:
+            return self._rest.read(response, operation, parse)
+        if missing(response, Upstream.HINDSIGHT) is None:
+            raise self._rest.error(response, operation)
         return None
 
 
-def _bank(bank: str, *parts: str) -> str:
+def _bank_path(bank: str, *parts: str) -> str:
     return "/v1/default/banks/" + "/".join(quote_segment(part) for part in (bank, *parts))
 
 
@@ -236,11 +244,11 @@ def _query(values: dict[str, Any]) -> str:
 def _texts(value: Any) -> list[str]:
     texts = [result["text"] for result in value["results"]]
     if not all(isinstance(text, str) for text in texts):
-        raise TypeError("a memory's text is no string")
+        raise TypeError("text of a memory is not a string")
     return texts
 
 
 def _success(value: Any) -> bool:
     if value["success"] is not True:
-        raise ValueError("no success")
+        raise ValueError("success is not true")
     return True

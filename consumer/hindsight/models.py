@@ -1,4 +1,4 @@
-"""What Hindsight answers, as far as it is read here (Hindsight API 1.1.0; older ones leave fields out)."""
+"""Models of Hindsight's responses, limited to the fields in use (API 1.1.0; older versions omit some of them)."""
 
 from typing import Any
 
@@ -12,9 +12,9 @@ class _Model(BaseModel):
 
 
 class Document(_Model):
-    """A document that a bank holds; `original_text` is None in a listing.
+    """A document of a bank; `original_text` is None in a listing.
 
-    `content_hash` is the SHA-256 of its text's UTF-8, in hex.
+    `content_hash` is the hex SHA-256 of the text in UTF-8.
     """
 
     id: str
@@ -28,13 +28,13 @@ class Document(_Model):
 
     @property
     def event_date(self) -> str | None:
-        """The `timestamp` of its retain, ISO 8601 with an offset."""
+        """The `timestamp` of the retain, ISO 8601 with an offset."""
         date = (self.retain_params or {}).get("event_date")
         return date if isinstance(date, str) else None
 
 
 class Stats(_Model):
-    """What waits in a bank. Cached by Hindsight for 60 s."""
+    """Statistics of a bank. Hindsight caches them for 60 s."""
 
     pending_operations: int
     failed_operations: int
@@ -58,7 +58,7 @@ class BankRow(_Model):
 
 
 class BankPage(_Model):
-    """A page of `GET …/banks`, most recently written first; older Hindsights give no `total`."""
+    """A page of `GET …/banks`, most recently written first; older versions have no `total`."""
 
     banks: list[BankRow]
     total: int | None = None
@@ -77,7 +77,7 @@ class OperationRow(_Model):
 
     @property
     def operation(self) -> Operation:
-        """The row in our terms."""
+        """The row as an `Operation`."""
         return Operation(
             self.id,
             self.task_type,

@@ -109,4 +109,5 @@ async def _exchange(transport: _Transport, request: Request) -> Response:
 
 
 def _reason(error: Exception) -> str:
-    return str(error) or type(error).__name__
+    # aiohttp names the TLS settings of every connection, also of those without TLS.
+    return str(error).replace(" ssl:default", "") or type(error).__name__

@@ -8,6 +8,7 @@ A `Transport` returns the server's response whatever its status, follows no redi
     └── ConnectionLost   the connection ended before the complete response was read
 """
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -45,6 +46,17 @@ PROXY_REFUSED = 407
 """Only a proxy answers with this status. The server never saw the request: a `Transport` raises `ConnectError`."""
 
 Transport = Callable[[Request], Awaitable[Response]]
+
+
+def limit_in_flight(transport: Transport, limit: int) -> Transport:
+    """At most `limit` requests at once. The timeout of a request starts when its turn has come."""
+    slots = asyncio.Semaphore(limit)
+
+    async def limited(request: Request) -> Response:
+        async with slots:
+            return await transport(request)
+
+    return limited
 
 
 class TransportError(Exception):

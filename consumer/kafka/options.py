@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
+from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
 from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
@@ -53,6 +54,25 @@ def groupless_consumer(settings: Settings, *topics: str) -> AIOKafkaConsumer:
     """A consumer without a group, not started, that reads from the start: these topics, or what it will be assigned."""
     return AIOKafkaConsumer(
         *topics, **consumer_options(settings), enable_auto_commit=False, auto_offset_reset="earliest"
+    )
+
+
+def lane_consumer(settings: Settings, group: str) -> AIOKafkaConsumer:
+    """A lane's consumer, not started. `rebalance_timeout_ms` covers the drain, the commit and the cancelling."""
+    return AIOKafkaConsumer(
+        **consumer_options(settings),
+        group_id=group,
+        enable_auto_commit=False,
+        auto_offset_reset="earliest",
+        isolation_level="read_committed",
+        partition_assignment_strategy=(RangePartitionAssignor,),
+        fetch_max_wait_ms=50,
+        max_partition_fetch_bytes=256 * 1024,
+        fetch_max_bytes=4 * 1024 * 1024,
+        session_timeout_ms=10_000,
+        heartbeat_interval_ms=2_000,
+        rebalance_timeout_ms=int((settings.drain_timeout + 12) * 1000),
+        metadata_max_age_ms=60_000,
     )
 
 

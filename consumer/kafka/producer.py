@@ -1,27 +1,42 @@
-"""Publishing to Kafka so that "published" means acknowledged by all in-sync replicas."""
+"""Publishes to Kafka. A record counts as published when all in-sync replicas have acknowledged it."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
 from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
+from consumer.stream.records import Headers
 from consumer.upstream_success import record_success
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 
 class RecordTooLarge(Exception):
-    """Neither the client nor the broker takes a record of this size."""
+    """The client or the broker refuses a record of this size."""
+
+
+class Write(Protocol):
+    """Writes one record, as `Publisher.publish`. Raises `UpstreamDown`, `RecordTooLarge`."""
+
+    async def __call__(
+        self,
+        topic: str,
+        key: bytes | None,
+        value: bytes | None,
+        headers: Headers = (),
+        *,
+        partition: int | None = None,
+        timestamp: int | None = None,
+    ) -> None: ...
 
 
 class Publisher:
-    """A producer that is started when it is first needed, and replaced after an error that it cannot survive.
+    """A producer that starts on the first publish and is replaced after a fatal error.
 
     Args:
         make: makes a new, unstarted producer with `acks=all`.
-        timeout: seconds until a publish that is not acknowledged counts as failed.
+        timeout: seconds until an unacknowledged publish fails.
     """
 
     def __init__(self, make: Callable[[], AIOKafkaProducer], timeout: float = 10.0) -> None:
@@ -39,14 +54,14 @@ class Publisher:
         partition: int | None = None,
         timestamp: int | None = None,
     ) -> None:
-        """Write one record and wait until it is acknowledged.
+        """Write one record and wait for its acknowledgement.
 
         Args:
-            timestamp: of the record, milliseconds since the epoch; None: now.
+            timestamp: milliseconds since the epoch; None: now.
 
         Raises:
-            UpstreamDown: Kafka did not take it in time; it may have been written all the same.
-            TooLarge: it is larger than the topic or the client allows.
+            UpstreamDown: Kafka did not acknowledge it in time; it may have been written nevertheless.
+            RecordTooLarge: the record is larger than the topic or the client allows.
         """
         producer = None
         try:
@@ -61,7 +76,7 @@ class Publisher:
             if isinstance(error, KafkaError) and not error.retriable and producer is self._producer:
                 await self.close()  # unless another publish has replaced it already
             reason = str(error) or type(error).__name__
-            message = f"Kafka did not take a record for topic {topic}: {reason}"
+            message = f"Kafka did not accept a record for topic {topic}: {reason}"
             raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
         record_success(Upstream.KAFKA)
 
@@ -79,7 +94,7 @@ class Publisher:
         return self._producer
 
     async def close(self) -> None:
-        """End the producer; the next publish starts a new one."""
+        """Stop the producer; the next publish starts a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
             await producer.stop()

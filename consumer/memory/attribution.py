@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from consumer.memory.policy import MemoryPolicy, UserSource
-from schemas.objects import Comment, Issue
+from schemas.paperclip import Comment, Issue
 
 
 def resolve_user(issue: Issue, sources: Collection[UserSource]) -> str | None:

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from consumer.memory.attribution import resolve_bank_user
 from consumer.memory.policy import BankPart, MemoryPolicy
-from schemas.objects import Issue
+from schemas.paperclip import Issue
 
 MAX_BYTES = 192
 """Longest bank id that Hindsight creates, in bytes of UTF-8 (`BANK_ID_MAX_BYTES` in its source)."""

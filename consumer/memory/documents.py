@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from consumer.memory.sanitize import strip_unencodable
+
 STALLED_AFTER = 3600.0
 """Seconds after which an unfinished operation counts as stalled: its worker is gone, and nothing else ends it."""
 
@@ -33,3 +35,8 @@ class Operation:
     created_at: str | None = None
     error: str | None = None
     updated_at: str | None = None
+
+
+def build_metadata(values: Mapping[str, str | None]) -> dict[str, str]:
+    """Return encodable metadata without empty values: Hindsight answers 422 to null."""
+    return {name: strip_unencodable(value) for name, value in values.items() if value}

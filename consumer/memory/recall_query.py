@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable
 
 from consumer.memory.sanitize import is_blank, sanitize
-from schemas.objects import WakeComment
+from schemas.paperclip import WakeComment
 
 MAX_CHARACTERS = 2_000
 

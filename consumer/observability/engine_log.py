@@ -1,4 +1,4 @@
-"""What the engine and the handlers tell, as log lines."""
+"""Engine events and handler warnings as log lines."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -34,66 +34,66 @@ _OUTCOMES = {
 
 @lru_cache(1024)
 def bank_hash(bank: str) -> str:
-    """What stands for a bank in logs: bank ids can hold a user's e-mail address."""
+    """Replaces a bank id in logs: bank ids can contain a user's e-mail address."""
     return hashlib.sha256(bank.encode("utf-8", "surrogatepass")).hexdigest()[:12]
 
 
-def log_signals(logger: FilteringBoundLogger) -> Hook:
-    """A `Hook` that logs: one line for each attempt's end, warnings for what an operator should look at."""
-    logger = logger.bind()  # once: structlog's proxy would do it for each line
+def log_engine_events(logger: FilteringBoundLogger) -> Hook:
+    """A `Hook` that logs one line per finished attempt, and warnings that an operator should look at."""
+    logger = logger.bind()  # once; structlog's proxy would bind for each line
     polls = Throttle(10.0)
 
-    def notify(signal: EngineEvent) -> None:
-        match signal:
+    def notify(event: EngineEvent) -> None:
+        match event:
             case AttemptFinished():
-                _log_attempt(logger, signal)
+                _log_attempt(logger, event)
             case CommitFinished(result=CommitResult.COMMITTED):
-                logger.debug("offsets committed", lane=signal.lane, partitions=signal.partitions)
+                logger.debug("offsets committed", lane=event.lane, partitions=event.partitions)
             case CommitFinished():
                 logger.warning(
                     "offsets not committed",
-                    lane=signal.lane,
-                    result=signal.result,
-                    partitions=signal.partitions,
-                    error=signal.error,
+                    lane=event.lane,
+                    result=event.result,
+                    partitions=event.partitions,
+                    error=event.error,
                 )
             case Rebalanced():
-                log = logger.info if signal.drained else logger.warning
+                log = logger.info if event.drained else logger.warning
                 log(
-                    f"partitions {signal.kind}",
-                    lane=signal.lane,
-                    partitions=signal.partitions,
-                    seconds=round(signal.seconds, 3),
-                    drained=signal.drained,
+                    f"partitions {event.kind}",
+                    lane=event.lane,
+                    partitions=event.partitions,
+                    seconds=round(event.seconds, 3),
+                    drained=event.drained,
                 )
             case BreakerChanged():
-                log = logger.warning if signal.opened else logger.info
+                log = logger.warning if event.opened else logger.info
                 log(
-                    "breaker opened: nothing new is started" if signal.opened else "breaker closed",
-                    lane=signal.lane,
-                    upstream=signal.upstream,
-                    reason=signal.reason,
-                    error=signal.error,
+                    "breaker opened: no new records are started" if event.opened else "breaker closed",
+                    lane=event.lane,
+                    upstream=event.upstream,
+                    reason=event.reason,
+                    error=event.error,
                 )
             case RecordsExpired():
                 logger.warning(
-                    "retention removed records before they were read: audit --fix finds what is missing",
-                    lane=signal.lane,
-                    topic=signal.topic,
-                    partition=signal.partition,
-                    records=signal.records,
+                    "retention removed records before they were read: audit --fix restores missing comments",
+                    lane=event.lane,
+                    topic=event.topic,
+                    partition=event.partition,
+                    records=event.records,
                 )
             case PollFailed():
-                if (held_back := polls.held_back(signal.lane)) is not None:
-                    logger.warning("poll failed", lane=signal.lane, error=signal.error, held_back=held_back)
+                if (held_back := polls.held_back(event.lane)) is not None:
+                    logger.warning("poll failed", lane=event.lane, error=event.error, held_back=held_back)
             case _:
-                logger.error("no progress", lane=signal.lane, seconds=round(signal.seconds, 1), stack=signal.stack)
+                logger.error("no progress", lane=event.lane, seconds=round(event.seconds, 1), stack=event.stack)
 
     return notify
 
 
 def warn_once(logger: FilteringBoundLogger) -> Callable[..., None]:
-    """The handlers' `warn`: an event is logged at most once in 10 minutes, with how many were held back."""
+    """The handlers' `warn`: logs an event at most once in 10 minutes, with the number of suppressed ones."""
     throttle = Throttle(600.0)
 
     def warn(event: str, **fields: Any) -> None:
@@ -103,24 +103,24 @@ def warn_once(logger: FilteringBoundLogger) -> Callable[..., None]:
     return warn
 
 
-def _log_attempt(logger: FilteringBoundLogger, signal: AttemptFinished) -> None:
-    level, text = _OUTCOMES[signal.outcome]
-    if signal.reason is ParkReason.NOT_YET:
-        level, text = "info", "record waits"
+def _log_attempt(logger: FilteringBoundLogger, event: AttemptFinished) -> None:
+    level, text = _OUTCOMES[event.outcome]
+    if event.reason is ParkReason.NOT_YET:
+        level, text = "info", "record waiting"
     fields: dict[str, Any] = {
-        "lane": signal.lane,
-        "handler": signal.handler,
-        **_without_bank(signal.facts),
-        "outcome": signal.outcome,
-        "duration": round(signal.duration, 4),
-        "attempts": signal.attempts,
+        "lane": event.lane,
+        "handler": event.handler,
+        **_without_bank(event.facts),
+        "outcome": event.outcome,
+        "duration": round(event.duration, 4),
+        "attempts": event.attempts,
     }
-    if signal.reason is not None:
-        fields["reason"] = signal.reason
-    if signal.outcome is AttemptOutcome.RETRIED:
-        fields["delay"] = round(signal.delay, 3)
-    if signal.error:
-        fields["error"] = signal.error
+    if event.reason is not None:
+        fields["reason"] = event.reason
+    if event.outcome is AttemptOutcome.RETRIED:
+        fields["delay"] = round(event.delay, 3)
+    if event.error:
+        fields["error"] = event.error
     getattr(logger, level)(text, **fields)
 
 

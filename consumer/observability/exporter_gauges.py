@@ -1,22 +1,23 @@
-"""The exporter's gauges, made at each scrape from the last outcomes: nothing is asked of anybody then."""
+"""The exporter's gauges, computed at each scrape from the last poll; a scrape sends no requests."""
 
 import time
 from collections.abc import Callable, Iterable, Sequence
 
-from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from consumer.exporter.lag import Lag
-from consumer.exporter.snapshot import GroupState, HindsightSeen, KafkaSeen, Outcome, Source
+from consumer.exporter.snapshot import GroupState, HindsightSnapshot, KafkaSnapshot, LastPoll, Source
 from consumer.observability import metrics as names
 from consumer.observability.metrics import Metric
+from consumer.observability.prometheus import gauge_family
 
 Samples = Iterable[tuple[Sequence[str], float]]
+AnyPoll = LastPoll[KafkaSnapshot] | LastPoll[HindsightSnapshot]
 
 
 class ExporterGauges(Collector):
-    """Gauges of what was seen last. Of a source that did not answer, or not for `max_age` seconds, there are none.
+    """Gauges of the last snapshots. A source that did not answer within `max_age` seconds has none.
 
     Args:
         now: seconds since the epoch.
@@ -24,8 +25,8 @@ class ExporterGauges(Collector):
 
     def __init__(
         self,
-        kafka: Callable[[], Outcome[KafkaSeen]],
-        hindsight: Callable[[], Outcome[HindsightSeen]],
+        kafka: Callable[[], LastPoll[KafkaSnapshot]],
+        hindsight: Callable[[], LastPoll[HindsightSnapshot]],
         max_age: float,
         now: Callable[[], float] = time.time,
     ) -> None:
@@ -35,61 +36,51 @@ class ExporterGauges(Collector):
         self._now = now
 
     def describe(self) -> Iterable[Family]:
-        return [_family(metric, ()) for metric in (*_KAFKA, *_HINDSIGHT, *_SOURCES)]
+        return [gauge_family(metric, ()) for metric in (*_KAFKA, *_HINDSIGHT, *_SOURCES)]
 
     def collect(self) -> Iterable[Family]:
-        outcomes: dict[Source, Outcome[KafkaSeen] | Outcome[HindsightSeen]] = {
-            Source.KAFKA: self._kafka(),
-            Source.HINDSIGHT: self._hindsight(),
-        }
+        polls: dict[Source, AnyPoll] = {Source.KAFKA: self._kafka(), Source.HINDSIGHT: self._hindsight()}
         for metric, value in _SOURCES.items():
-            yield _family(metric, (((source,), value(outcome)) for source, outcome in outcomes.items()))
+            yield gauge_family(metric, (((source,), value(poll)) for source, poll in polls.items()))
         now = self._now()
         if kafka := self._kafka().fresh(now, self._max_age):
-            yield from (_family(metric, samples(kafka)) for metric, samples in _KAFKA.items())
+            yield from (gauge_family(metric, samples(kafka)) for metric, samples in _KAFKA.items())
         if hindsight := self._hindsight().fresh(now, self._max_age):
-            yield from (_family(metric, samples(hindsight)) for metric, samples in _HINDSIGHT.items())
+            yield from (gauge_family(metric, samples(hindsight)) for metric, samples in _HINDSIGHT.items())
 
 
-def _per_partition(seen: KafkaSeen) -> Iterable[tuple[tuple[str, str, str], Lag]]:
-    for group in seen.groups:
+def _per_partition(kafka: KafkaSnapshot) -> Iterable[tuple[tuple[str, str, str], Lag]]:
+    for group in kafka.groups:
         for lag in group.lags:
             yield (group.name, lag.partition.topic, str(lag.partition.number)), lag
 
 
-_SOURCES: dict[Metric, Callable[[Outcome[KafkaSeen] | Outcome[HindsightSeen]], float]] = {
-    names.SNAPSHOT: lambda outcome: outcome.at,
-    names.COLLECT_SUCCESS: lambda outcome: outcome.seen is not None,
-    names.COLLECT_DURATION: lambda outcome: outcome.duration,
+_SOURCES: dict[Metric, Callable[[AnyPoll], float]] = {
+    names.SNAPSHOT: lambda poll: poll.at,
+    names.COLLECT_SUCCESS: lambda poll: poll.snapshot is not None,
+    names.COLLECT_DURATION: lambda poll: poll.duration,
 }
-_KAFKA: dict[Metric, Callable[[KafkaSeen], Samples]] = {
-    names.GROUP_LAG: lambda seen: ((labels, lag.records) for labels, lag in _per_partition(seen)),
-    names.GROUP_LAG_SECONDS: lambda seen: ((labels, lag.seconds) for labels, lag in _per_partition(seen)),
-    names.GROUP_COMMITTED: lambda seen: (
-        (labels, lag.committed) for labels, lag in _per_partition(seen) if lag.committed is not None
+_KAFKA: dict[Metric, Callable[[KafkaSnapshot], Samples]] = {
+    names.GROUP_LAG: lambda kafka: ((labels, lag.records) for labels, lag in _per_partition(kafka)),
+    names.GROUP_LAG_SECONDS: lambda kafka: ((labels, lag.seconds) for labels, lag in _per_partition(kafka)),
+    names.GROUP_COMMITTED: lambda kafka: (
+        (labels, lag.committed) for labels, lag in _per_partition(kafka) if lag.committed is not None
     ),
-    names.LOG_END: lambda seen: (((topic, str(number)), end) for (topic, number), end in seen.ends.items()),
-    names.GROUP_WITHOUT_COMMIT: lambda seen: (
-        ((group.name, topic), group.without_commit(topic)) for group in seen.groups for topic in group.topics
+    names.LOG_END: lambda kafka: (((topic, str(number)), end) for (topic, number), end in kafka.ends.items()),
+    names.GROUP_WITHOUT_COMMIT: lambda kafka: (
+        ((group.name, topic), group.without_commit(topic)) for group in kafka.groups for topic in group.topics
     ),
-    names.GROUP_MEMBERS: lambda seen: (((group.name,), group.members) for group in seen.groups),
-    names.GROUP_STATE: lambda seen: (
-        ((group.name, state), group.state is state) for group in seen.groups for state in GroupState
+    names.GROUP_MEMBERS: lambda kafka: (((group.name,), group.members) for group in kafka.groups),
+    names.GROUP_STATE: lambda kafka: (
+        ((group.name, state), group.state is state) for group in kafka.groups for state in GroupState
     ),
-    names.DEAD_LETTER_DEPTH: lambda seen: (((topic,), records) for topic, records in seen.dead_letters.items()),
+    names.DEAD_LETTER_DEPTH: lambda kafka: (((topic,), records) for topic, records in kafka.dead_letters.items()),
 }
-_HINDSIGHT: dict[Metric, Callable[[HindsightSeen], Samples]] = {
-    names.QUEUE_DEPTH: lambda seen: seen.backlog.operations.items(),
-    names.CONSOLIDATION_BACKLOG: lambda seen: [((), seen.backlog.consolidation)],
-    names.CONSOLIDATION_FAILED: lambda seen: [((), seen.backlog.consolidation_failed)],
-    names.OLDEST_PENDING: lambda seen: [((), seen.oldest_pending)],
-    names.BANKS_KNOWN: lambda seen: [((), seen.banks_known)],
-    names.BANKS_OBSERVED: lambda seen: [((), seen.banks_observed)],
+_HINDSIGHT: dict[Metric, Callable[[HindsightSnapshot], Samples]] = {
+    names.QUEUE_DEPTH: lambda hindsight: hindsight.backlog.operations.items(),
+    names.CONSOLIDATION_BACKLOG: lambda hindsight: [((), hindsight.backlog.consolidation)],
+    names.CONSOLIDATION_FAILED: lambda hindsight: [((), hindsight.backlog.consolidation_failed)],
+    names.OLDEST_PENDING: lambda hindsight: [((), hindsight.oldest_pending)],
+    names.BANKS_KNOWN: lambda hindsight: [((), hindsight.banks_known)],
+    names.BANKS_OBSERVED: lambda hindsight: [((), hindsight.banks_observed)],
 }
-
-
-def _family(metric: Metric, samples: Samples) -> Family:
-    family = GaugeMetricFamily(metric.full_name, metric.help, labels=metric.labels)
-    for labels, value in samples:
-        family.add_metric(labels, value)
-    return family

@@ -1,4 +1,4 @@
-"""Serves `/metrics`, `/livez`, `/readyz` from threads of its own: a busy event loop hangs no scrape and no probe."""
+"""Serves `/metrics`, `/livez` and `/readyz` from its own threads: a blocked event loop blocks no scrape or probe."""
 
 import json
 import socket
@@ -24,13 +24,13 @@ from consumer.settings.validation import label
 def serving(
     host: str, port: int, *, registry: CollectorRegistry, live: Check, ready: Check, setting: str
 ) -> Iterator[int]:
-    """Serve until the block ends. Gives the port: for 0, the free one that was found.
+    """Serve until the block ends. Yields the port; for 0, a free one.
 
     Args:
-        setting: the name of the port's setting, for people.
+        setting: name of the port's setting, for error messages.
 
     Raises:
-        SettingsError: there is nothing to be served at this host and port.
+        SettingsError: the address is not available.
     """
     try:
         server = _Server(host, port, registry, {"/livez": live, "/readyz": ready})
@@ -56,15 +56,15 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def server_bind(self) -> None:
-        TCPServer.server_bind(self)  # HTTPServer's own asks DNS for a name that nothing needs, and may wait for it
+        TCPServer.server_bind(self)  # HTTPServer's own does an unneeded DNS lookup, which may block
 
     def handle_error(self, *_client: Any) -> None:
-        structlog.get_logger().warning("no answer to a scrape or probe", error=repr(sys.exception()))
+        structlog.get_logger().warning("scrape or probe failed", error=repr(sys.exception()))
 
 
 class _Handler(BaseHTTPRequestHandler):
     server: _Server
-    timeout = 10.0  # seconds for a client that says nothing
+    timeout = 10.0  # seconds until a silent client is disconnected
 
     def do_GET(self) -> None:
         path = self.path.partition("?")[0]
@@ -75,7 +75,7 @@ class _Handler(BaseHTTPRequestHandler):
             health = check()
             self._answer(200 if health.ok else 503, "application/json", json.dumps(asdict(health)).encode() + b"\n")
         else:
-            self._answer(404, "text/plain", b"/metrics, /livez and /readyz are here\n")
+            self._answer(404, "text/plain", b"The paths are /metrics, /livez and /readyz.\n")
 
     def _answer(self, status: int, content_type: str, body: bytes) -> None:
         self.send_response(status)
@@ -85,4 +85,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  # the base class's name
-        """Requests of every few seconds are no news."""
+        """Scrapes and probes are not logged."""

@@ -1,38 +1,39 @@
-"""How the lanes stand, for readers in other threads: a look taken once a second on the event loop, and its gauges."""
+"""The lanes' states for other threads: a snapshot taken once a second on the event loop, and its gauges."""
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from prometheus_client.metrics_core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 
 from consumer.errors import Upstream
 from consumer.observability import metrics as names
 from consumer.observability.metrics import Metric
+from consumer.observability.prometheus import gauge_family
 from consumer.stream.hooks import BreakerReason, LaneState, ParkReason
 
 BEAT = 1.0
-"""Seconds between two looks."""
+"""Seconds between two snapshots."""
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
-    """What a reader sees: `at` is when it was seen, seconds since the epoch."""
+class LaneSnapshot:
+    """The lanes' states at a time, in seconds since the epoch."""
 
     at: float
     lanes: tuple[LaneState, ...]
 
 
-class Pulse:
-    """Shows that the event loop runs, and what the lanes said when it last did.
+class Heartbeat:
+    """Shows that the event loop runs, and the lanes' states when it last did.
 
-    Lanes are asked on the loop; other threads read what it last saw. A busy loop makes that old, and hangs nobody.
+    Lanes are asked on the event loop; other threads read the last snapshot. A blocked loop makes the snapshot old and
+    blocks no reader.
 
     Args:
-        states: how the lanes stand now; what it gives must not change later.
+        states: the current states; they must not change afterwards.
         now: seconds since the epoch.
     """
 
@@ -40,26 +41,26 @@ class Pulse:
         self._states = states
         self._now = now
         self.started = now()
-        self._seen = Seen(self.started, ())
+        self._snapshot = LaneSnapshot(self.started, ())
 
     @property
-    def seen(self) -> Seen:
-        """What was seen last."""
-        return self._seen
+    def snapshot(self) -> LaneSnapshot:
+        """The last snapshot."""
+        return self._snapshot
 
     def beat(self) -> None:
-        """Look now; on the event loop only."""
-        self._seen = Seen(self._now(), tuple(self._states()))
+        """Take a snapshot; only on the event loop."""
+        self._snapshot = LaneSnapshot(self._now(), tuple(self._states()))
 
     async def run(self) -> None:
-        """Look every second, for ever."""
+        """Take a snapshot every second, forever."""
         while True:
             self.beat()
             await asyncio.sleep(BEAT)
 
 
 class LaneGauges(Collector):
-    """The gauges of the lanes, made from their states at each scrape."""
+    """The gauges of the lanes, computed from their states at each scrape."""
 
     def __init__(self, states: Callable[[], Iterable[LaneState]]) -> None:
         self._states = states
@@ -72,15 +73,15 @@ class LaneGauges(Collector):
 
 
 def gauges(states: Iterable[LaneState]) -> list[Family]:
-    """The gauge families of these states. A breaker's series are there for each upstream and reason, mostly 0."""
+    """The gauge families of these states. A breaker has a series for each upstream and reason, mostly 0."""
     lanes = tuple(states)
     return [
         *(_per_lane(metric, lanes, value) for metric, value in _PER_LANE.items()),
-        _family(
+        gauge_family(
             names.PARKED,
             (((lane.lane, reason), lane.parked.get(reason, 0)) for lane in lanes for reason in ParkReason),
         ),
-        _family(
+        gauge_family(
             names.BREAKER_OPEN,
             (
                 ((lane.lane, upstream, reason), lane.breakers.get(upstream) is reason)
@@ -104,7 +105,7 @@ _PER_LANE: dict[Metric, Callable[[LaneState], float]] = {
 
 
 def _per_lane(metric: Metric, lanes: Iterable[LaneState], value: Callable[[LaneState], float]) -> Family:
-    return _family(metric, (((lane.lane,), value(lane)) for lane in lanes))
+    return gauge_family(metric, (((lane.lane,), value(lane)) for lane in lanes))
 
 
 def _per_topic(metric: Metric, lanes: Iterable[LaneState], counts: Callable[[LaneState], Mapping[str, int]]) -> Family:
@@ -112,11 +113,4 @@ def _per_topic(metric: Metric, lanes: Iterable[LaneState], counts: Callable[[Lan
     for lane in lanes:
         for topic in {**lane.assigned, **counts(lane)}:
             totals[topic] = totals.get(topic, 0) + counts(lane).get(topic, 0)
-    return _family(metric, (((topic,), count) for topic, count in totals.items()))
-
-
-def _family(metric: Metric, samples: Iterable[tuple[Sequence[str], float]]) -> Family:
-    family = GaugeMetricFamily(metric.full_name, metric.help, labels=metric.labels)
-    for labels, value in samples:
-        family.add_metric(labels, value)
-    return family
+    return gauge_family(metric, (((topic,), count) for topic, count in totals.items()))

@@ -1,7 +1,7 @@
-"""Logging: one line for each thing that happened, as JSON or for people, on standard error.
+"""Logging to standard error: one line per event, as JSON or for people.
 
-Our own lines go straight through structlog. Those of libraries (aiokafka, asyncio) come through the standard library,
-from warnings up, in the same shape, and at most one of a kind in 10 s. No line holds a body or a key.
+Our own lines go through structlog. Lines of libraries (aiokafka, asyncio) come through the standard library in the same
+format: warnings and above, at most one of a kind in 10 s. No line contains a body or a key.
 """
 
 import json
@@ -38,7 +38,7 @@ def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
         cache_logger_on_first_use=False,
     )
     handler = logging.StreamHandler(sys.stderr)
-    handler.addFilter(OncePerKind(Throttle(10.0)))
+    handler.addFilter(RateLimitFilter(Throttle(10.0)))
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
             foreign_pre_chain=[structlog.stdlib.add_logger_name, structlog.stdlib.ExtraAdder(("held_back",)), *shared],
@@ -56,7 +56,7 @@ def _renderer(log_format: LogFormat) -> Processor:
     return _as_json
 
 
-_encode = json.JSONEncoder(default=repr).encode  # structlog's own renderer makes an encoder for each line
+_encode = json.JSONEncoder(default=repr).encode  # structlog's own renderer creates an encoder for each line
 
 
 def _as_json(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ _CREDENTIALS = re.compile(r"\b(bearer|basic)\s+\S+", re.IGNORECASE)
 
 
 def redact(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """The safety net under what we log: hides what is named like a secret or a text, and credentials inside others."""
+    """Redact values whose names suggest a secret or a text, and credentials inside other values."""
     for key, value in event.items():
         event[key] = _redacted(key, value)
     return event
@@ -94,19 +94,19 @@ def _redacted(key: str, value: Any) -> Any:
     if isinstance(value, str):
         return _CREDENTIALS.sub(rf"\1 {REDACTED}", value) if " " in value else value
     if isinstance(value, Mapping):
-        return {inner: _redacted(str(inner), each) for inner, each in value.items()}
+        return {name: _redacted(str(name), item) for name, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [_redacted("", each) for each in value]
+        return [_redacted("", item) for item in value]
     return value
 
 
 class Throttle:
-    """Lets one thing of a kind through in an interval.
+    """Passes one event of a kind per interval.
 
     Args:
         interval: seconds.
-        now: seconds on a clock that never goes back.
-        kinds: how many kinds to remember; beyond that all are forgotten.
+        now: monotonic clock, seconds.
+        kinds: how many kinds to remember; beyond that, all are forgotten.
     """
 
     def __init__(self, interval: float, now: Callable[[], float] = time.monotonic, kinds: int = 1000) -> None:
@@ -116,7 +116,7 @@ class Throttle:
         self._seen: dict[Hashable, tuple[float, int]] = {}
 
     def held_back(self, kind: Hashable) -> int | None:
-        """How many of this kind were held back since the last that went through; None: hold this one back too."""
+        """How many of this kind were suppressed since the last one that passed; None to suppress this one too."""
         now = self._now()
         at, count = self._seen.get(kind, (float("-inf"), 0))
         if now - at < self._interval:
@@ -128,8 +128,8 @@ class Throttle:
         return count
 
 
-class OncePerKind(logging.Filter):
-    """Holds back lines of one logger with one template that come too fast: aiokafka's, while a broker is away."""
+class RateLimitFilter(logging.Filter):
+    """Suppresses frequent lines of one logger and template, such as aiokafka's while a broker is down."""
 
     def __init__(self, throttle: Throttle) -> None:
         super().__init__()

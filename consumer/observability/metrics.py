@@ -12,7 +12,7 @@ from enum import StrEnum
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.exporter.snapshot import GroupState, OperationStatus, OperationType, Source
 from consumer.handlers.results import SkipReason
-from consumer.relay.signals import RelayState
+from consumer.relay.hooks import RelayState
 from consumer.stream.hooks import AttemptOutcome, BreakerReason, CommitResult, ParkReason, RebalanceKind
 from consumer.tools.results import Tool, ToolOutcome
 
@@ -150,6 +150,11 @@ RELAY_COMPANIES = Metric(
     Kind.GAUGE,
     "Companies that the relay follows, by the worse state of runs and comments.",
     ("state",),
+)
+KEY_EXPIRES = Metric(
+    "paperclip_key_expires_timestamp_seconds",
+    Kind.GAUGE,
+    "End of the Paperclip key that this process uses (Unix time); 0 if it does not end or its end is not known.",
 )
 _PARTITION = ("group", "topic", "partition")
 GROUP_LAG = Metric(

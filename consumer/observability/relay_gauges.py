@@ -1,93 +1,88 @@
-"""What the relay tells, as log lines and metrics."""
+"""The relay's log lines and metrics."""
 
 import time
 from collections import Counter as Tally
 from collections.abc import Callable, Iterable, Mapping
 
-from prometheus_client import CollectorRegistry, Counter
-from prometheus_client.metrics_core import GaugeMetricFamily
+from prometheus_client import CollectorRegistry
 from prometheus_client.metrics_core import Metric as Family
 from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
 from consumer.observability.logs import Throttle
 from consumer.observability.metrics import RELAY_COMPANIES, RELAY_LAG, RELAY_PUBLISHED
-from consumer.relay.signals import Moved, Notify, Published, RelaySignal, RelayState, Source, Told
+from consumer.observability.prometheus import counter, gauge_family
+from consumer.relay.hooks import Hook, Notice, Published, RelayEvent, RelayState, Source, StateChanged
 
 
 class RelayGauges(Collector):
-    """How the relay stands, at each scrape.
+    """The relay's gauges, computed at each scrape.
 
     Args:
         topics: the topic of each source.
-        read_at: since when all of a source has been read, seconds since the epoch.
-        states: how following goes, a company at a time.
+        caught_up_at: time of the last complete read of a source, seconds since the epoch.
+        states: the state of each company.
     """
 
     def __init__(
         self,
         topics: Mapping[Source, str],
-        read_at: Callable[[Source], float],
+        caught_up_at: Callable[[Source], float],
         states: Callable[[], Iterable[RelayState]],
         now: Callable[[], float] = time.time,
     ) -> None:
         self._topics = topics
-        self._read_at = read_at
+        self._caught_up_at = caught_up_at
         self._states = states
         self._now = now
 
     def collect(self) -> Iterable[Family]:
-        lag = GaugeMetricFamily(RELAY_LAG.full_name, RELAY_LAG.help, labels=RELAY_LAG.labels)
-        for source, topic in self._topics.items():
-            lag.add_metric([topic], max(0.0, self._now() - self._read_at(source)))
-        yield lag
-        companies = GaugeMetricFamily(RELAY_COMPANIES.full_name, RELAY_COMPANIES.help, labels=RELAY_COMPANIES.labels)
-        tally = Tally(self._states())
-        for state in RelayState:
-            companies.add_metric([state], tally[state])
-        yield companies
+        now, tally = self._now(), Tally(self._states())
+        lags = (((topic,), max(0.0, now - self._caught_up_at(source))) for source, topic in self._topics.items())
+        yield gauge_family(RELAY_LAG, lags)
+        yield gauge_family(RELAY_COMPANIES, (((state,), tally[state]) for state in RelayState))
 
 
-def count_published(registry: CollectorRegistry, topics: Iterable[str]) -> Notify:
-    """A `Notify` that counts what Kafka has acknowledged."""
-    counter = Counter(RELAY_PUBLISHED.full_name, RELAY_PUBLISHED.help, RELAY_PUBLISHED.labels, registry=registry)
-    children = {topic: counter.labels(topic) for topic in topics}
+def count_published(registry: CollectorRegistry, topics: Iterable[str]) -> Hook:
+    """A hook that counts the events that Kafka has acknowledged."""
+    published = counter(registry, RELAY_PUBLISHED)
+    children = {topic: published.labels(topic) for topic in topics}
 
-    def notify(signal: RelaySignal) -> None:
-        if isinstance(signal, Published):
-            children[signal.topic].inc(signal.events)
+    def hook(event: RelayEvent) -> None:
+        if isinstance(event, Published):
+            children[event.topic].inc(event.events)
 
-    return notify
+    return hook
 
 
-def log_relay(logger: FilteringBoundLogger) -> Notify:
-    """A `Notify` that logs how following goes; what repeats at most every 10 minutes."""
+def log_relay(logger: FilteringBoundLogger) -> Hook:
+    """A hook that logs changes of state; a repeated line at most every 10 minutes."""
     throttle = Throttle(600.0)
-    last: dict[tuple[str, Source], RelayState] = {}
+    states: dict[tuple[str, Source], RelayState] = {}
 
-    def notify(signal: RelaySignal) -> None:
-        match signal:
-            case Moved(company, source, state, error, retry_in):
-                known = last.get((company, source))
-                last[company, source] = state
+    def hook(event: RelayEvent) -> None:
+        match event:
+            case StateChanged(company, source, state, error, retry_in):
+                previous = states.get((company, source))
+                states[company, source] = state
                 held_back = throttle.held_back((company, source, state))
                 if state is RelayState.FOLLOWING:
-                    logger.info("a company is followed again", company=company, source=source)
-                elif state is not known or held_back is not None:
+                    logger.info("following company again", company=company, source=source)
+                elif state is not previous or held_back is not None:
                     logger.warning(
-                        "a company is not followed",
+                        "not following company",
                         company=company,
                         source=source,
                         state=state,
                         error=error,
                         retry_in=round(retry_in, 1),
                     )
-            case Told(event, fields, expected=True):
-                logger.info(event, **fields)
-            case Told(event, fields):
-                if (held_back := throttle.held_back((event, fields.get("company")))) is not None:
-                    logger.warning(event, **fields, held_back=held_back)
+            case Notice(message, fields, expected=True):
+                logger.info(message, **fields)
+            case Notice(message, fields):
+                if (held_back := throttle.held_back((message, fields.get("company")))) is not None:
+                    logger.warning(message, **fields, held_back=held_back)
             case Published():
-                logger.debug("published", topic=signal.topic, events=signal.events)
+                logger.debug("events published", topic=event.topic, events=event.events)
 
-    return notify
+    return hook

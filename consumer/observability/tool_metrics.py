@@ -1,23 +1,17 @@
-"""Counts and times the calls of the tools."""
+"""Metrics of the tools."""
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
 from consumer.observability.metrics import TOOL_CALL_DURATION, TOOL_CALLS
+from consumer.observability.prometheus import counter, histogram
 from consumer.tools.results import Tool, ToolOutcome
 
 
 class ToolMetrics:
-    """The tools' own metrics; all series stand at zero from the start."""
+    """Counts and times tool calls; every series starts at zero."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
-        calls = Counter(TOOL_CALLS.full_name, TOOL_CALLS.help, TOOL_CALLS.labels, registry=registry)
-        times = Histogram(
-            TOOL_CALL_DURATION.full_name,
-            TOOL_CALL_DURATION.help,
-            TOOL_CALL_DURATION.labels,
-            registry=registry,
-            buckets=TOOL_CALL_DURATION.buckets,
-        )
+        calls, times = counter(registry, TOOL_CALLS), histogram(registry, TOOL_CALL_DURATION)
         self._calls = {
             (tool, outcome): (calls.labels(tool, outcome), times.labels(tool, outcome))
             for tool in Tool
@@ -25,7 +19,7 @@ class ToolMetrics:
         }
 
     def observe(self, tool: Tool, outcome: ToolOutcome, seconds: float) -> None:
-        """Count a call."""
+        """Count a call and its duration."""
         calls, times = self._calls[tool, outcome]
         calls.inc()
         times.observe(seconds)

@@ -1,9 +1,8 @@
-"""Traces, with the extra `otel`: one span for each attempt at a record and for each request that it makes.
+"""Tracing, with the extra `otel`: one span for each attempt at a record and for each request that it makes.
 
-A record's `traceparent` header (W3C Trace Context) is the parent of its attempts, and what an attempt asks of Hindsight
-and Paperclip carries the attempt's own: so a trace that begins at the producer goes on into Hindsight. Where spans go
-is OpenTelemetry's to say (`OTEL_EXPORTER_OTLP_ENDPOINT` and the other `OTEL_…` variables). No span holds a body, a key,
-or a bank.
+A record's `traceparent` header (W3C Trace Context) is the parent of its attempts, and requests to Hindsight and
+Paperclip carry the attempt's context, so a trace continues from the producer into Hindsight. OpenTelemetry's own
+variables configure the exporter (`OTEL_EXPORTER_OTLP_ENDPOINT` and others). No span contains a body, a key or a bank.
 """
 
 import os
@@ -28,7 +27,7 @@ _CONTEXT_HEADERS = ("traceparent", "tracestate")
 
 
 class Tracing:
-    """Makes spans with one provider."""
+    """Creates spans with one provider."""
 
     def __init__(self, provider: "TracerProvider") -> None:
         from opentelemetry.trace import SpanKind  # noqa: PLC0415 - an extra
@@ -70,7 +69,7 @@ class Tracing:
         return traced
 
     def sends(self, send: Transport, upstream: Upstream) -> Transport:
-        """`send`, with a span around every request, whose context the request carries."""
+        """`send`, with a span around every request; the request carries its context."""
 
         async def traced(request: Request) -> Response:
             attributes = {
@@ -91,7 +90,7 @@ class Tracing:
 
 @lru_cache(1)
 def tracing() -> Tracing | None:
-    """This process's tracing; None unless the extra is installed and an endpoint for spans is set."""
+    """This process's tracing; None unless the extra is installed and an endpoint is set."""
     if not any(os.environ.get(name) for name in ENDPOINTS):
         return None
     try:
@@ -100,7 +99,7 @@ def tracing() -> Tracing | None:
         from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415
         from opentelemetry.sdk.trace.export import BatchSpanProcessor  # noqa: PLC0415
     except ModuleNotFoundError:
-        structlog.get_logger().warning("no traces: the extra is not installed", install="paperclip-memory[otel]")
+        structlog.get_logger().warning("tracing is off: the extra is not installed", install="paperclip-memory[otel]")
         return None
 
     name = os.environ.get("OTEL_SERVICE_NAME", "paperclip-memory")

@@ -1,4 +1,4 @@
-"""Ends a process that makes no progress, and says where it hangs; whatever supervises it starts it again."""
+"""Ends a process that makes no progress and logs where it hangs; its supervisor starts it again."""
 
 import os
 import sys
@@ -8,20 +8,20 @@ import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from consumer.errors import ExitCode
 from consumer.observability.health import Check
 
-EXIT_STUCK = 70
 INTERVAL = 5.0
 GRACE = 60.0
 
 
 class Watchdog:
-    """Looks at a liveness check from a thread of its own.
+    """Runs a liveness check in its own thread.
 
     Args:
         check: the check of `/livez`.
-        stack: where the work hangs.
-        tell: told once, with the reason, the seconds since the check first failed, and the stack.
+        stack: the stack of the hanging thread.
+        report: called once, with the reason, the seconds since the check first failed, and the stack.
         end: ends the process.
     """
 
@@ -29,17 +29,17 @@ class Watchdog:
         self,
         check: Check,
         stack: Callable[[], str],
-        tell: Callable[[str, float, str], None],
+        report: Callable[[str, float, str], None],
         end: Callable[[int], object] = os._exit,
     ) -> None:
         self._check = check
         self._stack = stack
-        self._tell = tell
+        self._report = report
         self._end = end
         self._failing_since: float | None = None
 
-    def look(self, now: float) -> None:
-        """End the process if the check has failed for the whole grace; `now` in seconds on a monotonic clock."""
+    def poll(self, now: float) -> None:
+        """Run the check; end the process if it has failed for `GRACE` seconds. `now`: monotonic clock, seconds."""
         health = self._check()
         if health.ok:
             self._failing_since = None
@@ -49,17 +49,17 @@ class Watchdog:
         if now - self._failing_since >= GRACE:
             detail = "; ".join(f"{lane} {text}" for lane, text in health.lanes.items())
             reason = f"{health.reason} ({detail})" if detail else health.reason
-            self._tell(reason, now - self._failing_since, self._stack())
-            self._end(EXIT_STUCK)
+            self._report(reason, now - self._failing_since, self._stack())
+            self._end(ExitCode.STALLED)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Look every 5 s until the block ends."""
+        """Run the check every 5 s until the block ends."""
         over = threading.Event()
 
         def watch() -> None:
             while not over.wait(INTERVAL):
-                self.look(time.monotonic())
+                self.poll(time.monotonic())
 
         thread = threading.Thread(target=watch, name="watchdog", daemon=True)
         thread.start()
@@ -71,6 +71,6 @@ class Watchdog:
 
 
 def thread_stack(thread_id: int) -> str:
-    """Where a thread stands now."""
-    frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - the way that the standard library documents
+    """The current stack of a thread."""
+    frame = sys._current_frames().get(thread_id)  # noqa: SLF001 - as the standard library documents
     return "".join(traceback.format_stack(frame)) if frame is not None else ""

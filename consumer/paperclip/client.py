@@ -1,30 +1,24 @@
 """Client of Paperclip's REST API."""
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from copy import copy
+from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http.errors import missing
-from consumer.http.rest_client import RestClient
-from consumer.http.transport import Transport
 from consumer.paperclip.models import (
-    Identity,
     Json,
-    KeyKind,
     PaperclipOperation,
-    parse_agent,
     parse_audit_page,
     parse_ids,
     parse_model,
     parse_object,
     parse_optional,
-    parse_rows,
     path_uuid,
     query_string,
 )
-from schemas.objects import Comment, Issue, Run
+from consumer.paperclip.server import PaperclipServer
+from schemas.paperclip import Comment, Issue, Run
 
 T = TypeVar("T")
 
@@ -34,7 +28,7 @@ COMMENTS_PAGE = 50
 COMMENT_NOT_FOUND = "comment not found"
 
 
-class PaperclipClient:
+class PaperclipClient(PaperclipServer):
     """Paperclip as the owner of one key sees it. Implements `consumer.handlers.context.Paperclip`.
 
     `run`, `issue` and `comment` return typed objects; `*_json` and the lists return the JSON that Paperclip sent, since
@@ -47,34 +41,7 @@ class PaperclipClient:
     answers to a wrong or expired key and for another company's objects, so they count only after the key has proved
     good; and then they say that this key is not shown the object, never that a comment is gone. A 404 in other words
     (a proxy's page, an unknown route) says nothing and is `Transient`.
-
-    Args:
-        base: normalised by `consumer.http.transport.base_url`.
-        timeout: seconds for a whole exchange; `probe_timeout` for health and `authenticate`.
     """
-
-    def __init__(
-        self,
-        send: Transport,
-        base: str,
-        *,
-        key: str | None,
-        user_agent: str,
-        timeout: float = 15.0,
-        probe_timeout: float = 5.0,
-    ) -> None:
-        self._rest = RestClient(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
-        self._probe_timeout = probe_timeout
-
-    def with_key(self, key: str) -> "PaperclipClient":
-        """The same Paperclip under another key.
-
-        Raises:
-            ValueError: no HTTP header can carry the key.
-        """
-        other = copy(self)
-        other._rest = self._rest.under(key)  # noqa: SLF001 - one of us
-        return other
 
     # Objects
 
@@ -219,41 +186,6 @@ class PaperclipClient:
         path = f"/api/plugins/{path_uuid(plugin_id)}/config" + query_string({"companyId": path_uuid(company_id)})
         return await self._get(PaperclipOperation.PLUGINS, path, parse_optional)
 
-    # The server and our key
-
-    async def server_date(self) -> str | None:
-        """The `Date` header of an answer, as HTTP writes it; None if a proxy removed it."""
-        reply = await self._rest.call(PaperclipOperation.CLOCK, "GET", "/api/health")
-        return reply.headers.get("date")
-
-    async def health(self) -> None:
-        """Return if Paperclip is up. HandlerContext no key, so it proves none."""
-        operation = PaperclipOperation.HEALTH
-        reply = await self._rest.call(operation, "GET", "/api/health", timeout=self._probe_timeout)
-        self._rest.read(reply, operation, lambda value: value["status"])
-
-    async def authenticate(self) -> Identity:
-        """The owner of our key. A `local_trusted` server takes every unknown key for its admin's.
-
-        Raises:
-            UpstreamDown: with kind `refused`, if Paperclip does not know the key.
-        """
-        operation, timeout = PaperclipOperation.AUTHENTICATE, self._probe_timeout
-        reply = await self._rest.call(operation, "GET", "/api/companies", accept=(403,), timeout=timeout)
-        if reply.status != 403:
-            return Identity(KeyKind.BOARD, self._rest.read(reply, operation, parse_ids))
-        return await self.agent()
-
-    async def agent(self) -> Identity:
-        """The agent that our key belongs to; a run's token counts.
-
-        Raises:
-            UpstreamDown: with kind `refused`, if it is not an agent's.
-        """
-        operation = PaperclipOperation.AUTHENTICATE
-        reply = await self._rest.call(operation, "GET", "/api/agents/me", timeout=self._probe_timeout)
-        return self._rest.read(reply, operation, parse_agent)
-
     async def _run(self, run_id: str, parse: Callable[[str, Any], T]) -> T | None:
         id_ = path_uuid(run_id)
         return await self._object(PaperclipOperation.RUN, f"/api/heartbeat-runs/{id_}", partial(parse, id_))
@@ -283,11 +215,3 @@ class PaperclipClient:
                 upstream=Upstream.PAPERCLIP,
             )
         return None
-
-    async def _list(
-        self, operation: PaperclipOperation, path: str, query: Mapping[str, object] | None = None
-    ) -> list[Json]:
-        return await self._get(operation, path + query_string(query or {}), parse_rows)
-
-    async def _get(self, operation: PaperclipOperation, path: str, parse: Callable[[Any], T]) -> T:
-        return self._rest.read(await self._rest.call(operation, "GET", path), operation, parse)

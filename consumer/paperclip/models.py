@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from consumer.errors import DeadLetterReason, Permanent
-from schemas.objects import UUID_PATTERN, Comment, Issue, Run
+from schemas.paperclip import UUID_PATTERN, Comment, Issue, Run
+from schemas.timestamps import parse_timestamp
 
 Json = dict[str, Any]
 M = TypeVar("M", Run, Issue, Comment)
@@ -31,6 +32,8 @@ class PaperclipOperation(StrEnum):
     RUN_EVENTS = "run_events"
     PLUGINS = "plugins"
     CLOCK = "clock"
+    KEY = "key"
+    TOOL_CONNECTIONS = "tool_connections"
 
 
 LOOKUPS = (
@@ -40,6 +43,8 @@ LOOKUPS = (
     PaperclipOperation.AGENTS,
     PaperclipOperation.HEALTH,
     PaperclipOperation.AUTHENTICATE,
+    PaperclipOperation.KEY,
+    PaperclipOperation.TOOL_CONNECTIONS,
 )
 """The requests of handlers and tools. The others are the relay's and the commands'."""
 
@@ -128,3 +133,9 @@ def _parse_uuid(value: Any) -> str:
     if not re.fullmatch(UUID_PATTERN, value.lower()):
         raise ValueError("not a UUID")
     return str(value.lower())
+
+
+def parse_key_expiry(value: Any, key_id: str) -> float | None:
+    """When the board key of this id expires, seconds since the epoch; None if it does not."""
+    expires = {row["id"]: row["expiresAt"] for row in value}[key_id]
+    return None if expires is None else parse_timestamp(expires)

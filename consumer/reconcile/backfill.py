@@ -1,32 +1,33 @@
-"""Publishes a company's past comments, the oldest first, as replays: whoever handles one asks Paperclip for it."""
+"""Publishes a company's past comments, the oldest first, as replays: their handlers read them from Paperclip."""
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from consumer.errors import Permanent
-from consumer.paperclip.client import PaperclipClient
-from consumer.relay.enrichment import Copies
-from consumer.relay.event_builder import Announcement, Json
-from consumer.relay.publisher import Outbox
-from consumer.relay.times import instant
-from consumer.relay.work import Progress, each_of
+from consumer.paperclip.models import Json
+from consumer.reconcile.issues import active_issues
+from consumer.relay.concurrency import Progress, map_concurrently
+from consumer.relay.enrichment import EventEnricher
+from consumer.relay.event_builder import OutgoingEvent
+from consumer.relay.protocols import EventSink, PaperclipFeed
 from schemas.events import SNIPPET_UNITS
+from schemas.timestamps import parse_timestamp
 
-SAVED_EVERY = 200
-"""Comments between two notes of how far was published."""
+SAVE_INTERVAL = 200
+"""Comments after which the position is saved."""
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What to publish.
+class BackfillRequest:
+    """The comments to publish.
 
     Attributes:
         since: seconds since the epoch; only comments made then or later.
         issue: only this issue's.
         rate: at most so many comments a second; None: as fast as Kafka takes them.
-        repair: text that has Hindsight work again what it knows; "" for none.
+        repair: text that makes Hindsight process known comments again; "" for none.
     """
 
     company: str
@@ -37,73 +38,66 @@ class Wanted:
 
 
 @dataclass(slots=True)
-class Survey:
-    """What there is: comments, the oldest first, without their bodies' rest; issues that could not be read, and why."""
+class BackfillPlan:
+    """The events of a backfill, the oldest first, and what is left out.
 
-    announcements: list[Announcement] = field(default_factory=list)
+    Attributes:
+        deleted: number of deleted comments.
+        unreadable_issues: why each could not be read.
+    """
+
+    events: list[OutgoingEvent] = field(default_factory=list)
     deleted: int = 0
-    passed_over: dict[str, str] = field(default_factory=dict)
+    unreadable_issues: dict[str, str] = field(default_factory=dict)
 
 
-async def survey(client: PaperclipClient, copies: Copies, wanted: Wanted, progress: Progress) -> Survey:
-    """Read which comments there are. Raises from `consumer.errors`."""
-    found, issues = Survey(), [each async for each in issues_of(client, wanted.company, wanted.since, wanted.issue)]
+async def plan_backfill(
+    paperclip: PaperclipFeed, enricher: EventEnricher, request: BackfillRequest, progress: Progress
+) -> BackfillPlan:
+    """Read the comments that exist. Raises from `consumer.errors`."""
+    plan = BackfillPlan()
+    issues = [issue async for issue in active_issues(paperclip, request.company, request.since, request.issue)]
 
     async def read(issue: Json) -> None:
-        then = copies.issue_then(issue)
+        history = enricher.issue_history(issue)
         try:
-            async for comment in client.comments(issue["id"], oldest_first=False):
-                if instant(comment["createdAt"]) < wanted.since:
+            async for comment in paperclip.comments(issue["id"], oldest_first=False):
+                if parse_timestamp(comment["createdAt"]) < request.since:
                     break
                 if comment["deletedAt"] is not None:
-                    found.deleted += 1
+                    plan.deleted += 1
                     continue
                 light = comment | {"body": (comment["body"] or "")[:SNIPPET_UNITS]}
-                announcement = await copies.announce_read(light, then, past=True, repair=wanted.repair)
-                found.announcements.append(announcement)
+                plan.events.append(await enricher.enrich_comment(light, history, past=True, repair=request.repair))
         except Permanent as error:
-            found.passed_over[issue["id"]] = str(error)
+            plan.unreadable_issues[issue["id"]] = str(error)
 
-    await each_of(issues, read, progress)
-    found.announcements.sort(key=lambda each: (each.occurred_at, each.subject))
-    return found
+    await map_concurrently(read, issues, progress)
+    plan.events.sort(key=lambda event: (event.occurred_at, event.key))
+    return plan
 
 
-async def publish(
-    announcements: list[Announcement],
-    outbox: Outbox,
+async def publish_backfill(
+    events: list[OutgoingEvent],
+    publisher: EventSink,
     save: Callable[[float], Awaitable[None]],
     progress: Progress,
     rate: float | None,
 ) -> None:
-    """Publish them in their order.
+    """Publish events in their order.
 
     Args:
-        save: notes up to where, by the time a comment was made, all is acknowledged.
+        save: keeps the time of the last comment that is acknowledged together with all before it.
 
     Raises:
         UpstreamDown: Kafka does not take them; what was saved need not be published again.
     """
     started = time.monotonic()
-    size = SAVED_EVERY if rate is None else max(1, min(SAVED_EVERY, int(rate)))
-    for first in range(0, len(announcements), size):
-        batch = announcements[first : first + size]
-        await outbox.send(batch)
-        await save(instant(batch[-1].occurred_at))
-        progress(first + len(batch), len(announcements))
+    size = SAVE_INTERVAL if rate is None else max(1, min(SAVE_INTERVAL, int(rate)))
+    for first in range(0, len(events), size):
+        batch = events[first : first + size]
+        await publisher.publish(batch)
+        await save(parse_timestamp(batch[-1].occurred_at))
+        progress(first + len(batch), len(events))
         if rate is not None:
             await asyncio.sleep(max(0.0, started + (first + len(batch)) / rate - time.monotonic()))
-
-
-async def issues_of(
-    client: PaperclipClient, company: str, since: float, issue: str | None = None
-) -> AsyncIterator[Json]:
-    """The company's issues on which something happened since, seconds since the epoch; or the one that is named."""
-    if issue is not None:
-        found = await client.issue_json(issue)
-        if found is not None and found["companyId"] == company:
-            yield found
-        return
-    async for each in client.issues(company):
-        if instant(each.get("lastActivityAt") or each["updatedAt"]) >= since:
-            yield each

@@ -1,4 +1,4 @@
-"""What an audit finds, as data: comparing what must be held with what is. Pure."""
+"""What an audit finds, as data: compares the expected documents with the stored ones. Pure."""
 
 from collections import Counter
 from collections.abc import Collection
@@ -6,40 +6,38 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from consumer.handlers.results import SkipReason
-from consumer.memory.documents import Operation
-from consumer.reconcile.expected import Place
-
-HUNG_AFTER = 3600.0
-"""Seconds after which an operation that is not over has lost its worker (as in `handlers.forget`)."""
+from consumer.memory.documents import STALLED_AFTER, Operation
+from consumer.reconcile.expected import ExpectedDocument
+from schemas.timestamps import parse_timestamp
 
 
 class Kind(StrEnum):
-    """What is wrong with a comment's document."""
+    """A fault of a comment's document (closed: a key of the JSON report)."""
 
-    MISSING = "missing"  # in no bank
-    STALE = "stale"  # with another text
-    DOUBLED = "doubled"  # in more than one bank
-    LEFT_OVER = "left_over"  # of a comment that Paperclip names as deleted or cancelled
+    MISSING = "missing"  # no bank holds it
+    STALE = "stale"  # its text differs from the comment's
+    DUPLICATE = "duplicate"  # more than one bank holds it
+    ORPHANED = "orphaned"  # its comment was deleted or cancelled
 
 
 @dataclass(frozen=True, slots=True)
-class Subject:
-    """A comment that Paperclip has, as far as an audit needs it.
+class AuditedComment:
+    """A comment that Paperclip has.
 
     Attributes:
         created: seconds since the epoch.
-        place: where the rules put it, or why they do not.
+        expected: the document that the policy stores, or why it stores none.
     """
 
-    comment: str
+    id: str
     issue: str
     created: float
-    place: Place | SkipReason
+    expected: ExpectedDocument | SkipReason
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """A document in a bank. `updated`: when it was written last, as Hindsight says it."""
+class StoredDocument:
+    """A document in a bank. `updated`: when Hindsight says that it was written last."""
 
     bank: str
     text_hash: str | None
@@ -47,12 +45,36 @@ class Held:
 
 
 @dataclass(frozen=True, slots=True)
+class BankOperation:
+    """An operation of Hindsight, and its bank."""
+
+    bank: str
+    operation: Operation
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentOperations:
+    """Hindsight's unfinished and failed retains of a document, newest first."""
+
+    pending: tuple[BankOperation, ...] = ()
+    failed: tuple[BankOperation, ...] = ()
+
+    def are_stalled(self, now: float) -> bool:
+        """Whether the pending retains have lost their worker. `now`: seconds since the epoch."""
+        return bool(self.pending) and all(
+            pending.operation.created_at is not None
+            and now - parse_timestamp(pending.operation.created_at) > STALLED_AFTER
+            for pending in self.pending
+        )
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
-    """Something to repair.
+    """A fault to repair.
 
     Attributes:
-        bank: where it belongs; None for what belongs nowhere.
-        wrong: banks that hold it and should not.
+        bank: the one that should hold the document; None: no bank should.
+        wrong_banks: those that hold it and should not.
         reason: why, where that is known; "" if not.
     """
 
@@ -60,105 +82,105 @@ class Finding:
     comment: str
     issue: str
     bank: str | None
-    wrong: tuple[str, ...] = ()
+    wrong_banks: tuple[str, ...] = ()
     reason: str = ""
 
 
 @dataclass(slots=True)
 class Report:
-    """What an audit of one company found.
+    """The result of the audit of one company.
 
     Attributes:
-        comments: living ones that were compared. held: of those, in a bank with their text.
-        elsewhere: held, in a bank that the rules would not choose today: their issue or author changed since.
-        waiting: not held yet, because Hindsight still works on them.
-        skipped: by the rules' reason.
-        unknown: documents with a comment's id that Paperclip does not show: never touched.
-        failed, hung: operations of Hindsight that did not come to their end, by bank, whose document is not held.
-        notes: what could not be looked at, and why.
+        comments: existing ones that were compared.
+        stored: those that a bank holds with their text.
+        elsewhere: stored ones in another bank than the policy would choose today: their issue or author changed since.
+        waiting: not stored yet, because Hindsight still works on them.
+        skipped: not stored, by the policy's reason.
+        unknown: documents with the id of a comment that Paperclip does not show. They are never touched.
+        failed, stalled: Hindsight's operations that did not finish, and whose document is not stored.
+        notes: what could not be read, and why.
     """
 
     company: str
     comments: int = 0
-    held: int = 0
+    stored: int = 0
     elsewhere: int = 0
     waiting: int = 0
     skipped: Counter[SkipReason] = field(default_factory=Counter)
     findings: list[Finding] = field(default_factory=list)
     unknown: list[str] = field(default_factory=list)
-    failed: list[tuple[str, Operation]] = field(default_factory=list)
-    hung: list[tuple[str, Operation]] = field(default_factory=list)
+    failed: list[BankOperation] = field(default_factory=list)
+    stalled: list[BankOperation] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
     def clean(self) -> bool:
-        """Whether nothing is to be repaired. Operations of comments show as missing; others' are only named."""
+        """Whether there is nothing to repair. Operations do not count: where a comment needs one, it is a finding."""
         return not self.findings
 
     def of_kind(self, kind: Kind) -> list[Finding]:
         """The findings of one kind."""
-        return [each for each in self.findings if each.kind is kind]
+        return [finding for finding in self.findings if finding.kind is kind]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
-    """Hindsight's operations on a document, newest first, with their banks."""
-
-    pending: tuple[tuple[str, Operation], ...] = ()
-    failed: tuple[tuple[str, Operation], ...] = ()
-
-
-def judge(report: Report, subject: Subject, held: Collection[Held], work: Work, *, hung: bool, letter: str) -> None:
-    """Add what a comment's documents show to the report.
+def compare(
+    report: Report,
+    comment: AuditedComment,
+    documents: Collection[StoredDocument],
+    operations: DocumentOperations,
+    *,
+    now: float,
+    dead_letter: str,
+) -> None:
+    """Add an existing comment and its documents to the report.
 
     Args:
-        hung: whether its pending operations have lost their worker.
-        letter: the reason of its dead letter; "" for none.
+        now: seconds since the epoch.
+        dead_letter: the reason of its dead letter; "" for none.
     """
-    place = subject.place
-    if isinstance(place, SkipReason):
-        report.skipped[place] += 1
-        report.comments += 1
-        return
     report.comments += 1
-    if not held:
-        if work.pending and not hung:
+    expected = comment.expected
+    if isinstance(expected, SkipReason):
+        report.skipped[expected] += 1
+        return
+    if not documents:
+        stalled = operations.are_stalled(now)
+        if operations.pending and not stalled:
             report.waiting += 1
         else:
-            reason = _why_missing(work, letter)
-            report.findings.append(Finding(Kind.MISSING, subject.comment, subject.issue, place.bank, reason=reason))
+            reason = _why_missing(operations, dead_letter)
+            report.findings.append(Finding(Kind.MISSING, comment.id, comment.issue, expected.bank, reason=reason))
         return
-    banks = [each.bank for each in held]
-    kept = next((each for each in held if each.bank == place.bank), max(held, key=lambda each: each.updated))
-    if len(banks) > 1:
-        wrong = tuple(bank for bank in banks if bank != kept.bank)
-        reason = "its author or its issue's assignee changed" if kept.bank == place.bank else "none is the rules' bank"
-        report.findings.append(
-            Finding(Kind.DOUBLED, subject.comment, subject.issue, kept.bank, wrong=wrong, reason=reason)
-        )
-    if kept.text_hash not in (None, place.text_hash):
+    in_expected_bank = (document for document in documents if document.bank == expected.bank)
+    kept = next(in_expected_bank, None) or max(documents, key=lambda document: document.updated)
+    if len(documents) > 1:
+        wrong_banks = tuple(document.bank for document in documents if document.bank != kept.bank)
+        as_expected = kept.bank == expected.bank
+        reason = "its author or its issue's assignee changed" if as_expected else "the policy would choose none of them"
+        report.findings.append(Finding(Kind.DUPLICATE, comment.id, comment.issue, kept.bank, wrong_banks, reason))
+    if kept.text_hash not in (None, expected.text_hash):
         reason = "the text differs from the comment's"
-        report.findings.append(Finding(Kind.STALE, subject.comment, subject.issue, kept.bank, reason=reason))
+        report.findings.append(Finding(Kind.STALE, comment.id, comment.issue, kept.bank, reason=reason))
         return
-    report.held += 1
-    report.elsewhere += kept.bank != place.bank
+    report.stored += 1
+    report.elsewhere += kept.bank != expected.bank
 
 
-def brief(error: str | None) -> str:
+def compare_deleted(report: Report, comment: str, issue: str, documents: Collection[StoredDocument], how: str) -> None:
+    """Add a finding if a bank still holds the document of a comment that Paperclip names as deleted or cancelled."""
+    if documents:
+        banks = tuple(document.bank for document in documents)
+        report.findings.append(Finding(Kind.ORPHANED, comment, issue, None, banks, f"{how} in Paperclip"))
+
+
+def first_line(error: str | None) -> str:
     """The first line of an operation's error, without the traceback that Hindsight adds."""
     return (error or "").partition("\n")[0][:200]
 
 
-def _why_missing(work: Work, letter: str) -> str:
-    if work.pending:
-        return f"its retain hangs since {work.pending[0][1].created_at}"
-    if work.failed:
-        return f"its retain failed: {brief(work.failed[0][1].error) or 'Hindsight does not say why'}"
-    return f"it is a dead letter: {letter}" if letter else ""
-
-
-def judge_gone(report: Report, comment: str, issue: str, held: Collection[Held], how: str) -> None:
-    """Add a finding if a comment that Paperclip names as deleted or cancelled is still held."""
-    if held:
-        wrong = tuple(each.bank for each in held)
-        report.findings.append(Finding(Kind.LEFT_OVER, comment, issue, None, wrong=wrong, reason=f"{how} in Paperclip"))
+def _why_missing(operations: DocumentOperations, dead_letter: str) -> str:
+    if operations.pending:
+        return f"its retain is stalled since {operations.pending[0].operation.created_at}"
+    if operations.failed:
+        return f"its retain failed: {first_line(operations.failed[0].operation.error) or 'Hindsight does not say why'}"
+    return f"it is a dead letter: {dead_letter}" if dead_letter else ""

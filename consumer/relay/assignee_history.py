@@ -1,26 +1,27 @@
-"""Issues as they were when a comment was made: a comment of a user belongs to who was assigned then.
+"""Issues as they were when a comment was made: a user's comment belongs to the agent who had the issue then.
 
-An event that is published later, or again, must lead to the same bank, whoever is assigned by now.
+An event that is published late, or again, must lead to the same bank, whoever has the issue by now.
 """
 
 import asyncio
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from operator import itemgetter
 from typing import NamedTuple
 
-from consumer.paperclip.client import PaperclipClient
-from consumer.relay.event_builder import Json
-from consumer.relay.times import instant
+from cachetools import LRUCache
 
-TOLD_WITHIN = 1.0
-"""Seconds after which a change of an issue's assignee has its activity."""
-ASKED_EVERY = 0.1
-TRIES = 10
-REMEMBERED = 10_000
+from consumer.paperclip.models import Json
+from consumer.relay.protocols import PaperclipFeed
+from schemas.timestamps import parse_timestamp
+
+ACTIVITY_DELAY = 1.0
+"""Seconds after which the activity of a changed assignee is certainly there."""
+RETRY_INTERVAL = 0.1
+RETRIES = 10
+REMEMBERED_ISSUES = 10_000
 
 
-class Change(NamedTuple):
+class AssigneeChange(NamedTuple):
     """An issue went from one agent, or none, to another, or none. `at`: seconds since the epoch."""
 
     at: float
@@ -28,148 +29,148 @@ class Change(NamedTuple):
     after: str | None
 
 
-def changes_of(activity: Iterable[Json]) -> list[Change]:
-    """All changes of the assignee that an issue's activity tells of, oldest first.
+def assignee_changes(activity: Iterable[Json]) -> list[AssigneeChange]:
+    """All changes of the assignee in an issue's activity, oldest first.
 
-    An update says from what to what. A checkout and a release say only to what: before them it was what the change
-    before says, or, without one, the agent who did it, who had the issue by its creation.
+    An update names the agent before and after. A checkout and a release name only the agent after: the one before is
+    the one of the preceding change, or, without one, the agent who acted, who has had the issue since its creation.
     """
-    found: list[Change] = []
-    for at, row in sorted(((instant(row["createdAt"]), row) for row in activity), key=itemgetter(0)):
-        details, last = row.get("details") or {}, found[-1].after if found else None
-        change = (details.get("changes") or {}).get("assigneeAgentId")
-        if isinstance(change, dict):
-            found.append(Change(at, change.get("from"), change.get("to")))
+    changes: list[AssigneeChange] = []
+    for at, row in sorted(((parse_timestamp(row["createdAt"]), row) for row in activity), key=itemgetter(0)):
+        details, previous = row.get("details") or {}, changes[-1].after if changes else None
+        update = (details.get("changes") or {}).get("assigneeAgentId")
+        if isinstance(update, dict):
+            changes.append(AssigneeChange(at, update.get("from"), update.get("to")))
         elif row.get("action") == "issue.checked_out":
             agent = details.get("agentId")
-            found.append(Change(at, last if found else agent, agent))
+            changes.append(AssigneeChange(at, previous if changes else agent, agent))
         elif row.get("action") == "issue.released":
-            found.append(Change(at, last if found else row.get("agentId"), None))
-    return found
+            changes.append(AssigneeChange(at, previous if changes else row.get("agentId"), None))
+    return changes
 
 
-def assignee_at(issue: Json, changes: Iterable[Change], time: float) -> str | None:
-    """The agent that the issue was assigned to. `time`: seconds since the epoch."""
+def assignee_at(issue: Json, changes: Iterable[AssigneeChange], time: float) -> str | None:
+    """The agent who had the issue at `time`, seconds since the epoch."""
     return next((change.before for change in changes if change.at > time), issue["assigneeAgentId"])
 
 
-class Assignees:
-    """Who issues were assigned to when they were read last: what is as it was need not be waited for."""
+class AssigneeCache:
+    """The assignees that issues had when they were read last: an unchanged one need not be waited for."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[str, tuple[float, str | None]] = OrderedDict()
+        self._assignees: LRUCache[str, tuple[float, str | None]] = LRUCache(REMEMBERED_ISSUES)
 
-    def note(self, issue: Json) -> None:
-        """Remember an issue that was read; of the 10,000 read last."""
-        self._known[issue["id"]] = (instant(issue["updatedAt"]), issue["assigneeAgentId"])
-        self._known.move_to_end(issue["id"])
-        if len(self._known) > REMEMBERED:
-            self._known.popitem(last=False)
+    def remember(self, issue: Json) -> None:
+        """Keep the assignee of an issue; of the 10,000 issues read last."""
+        self._assignees[issue["id"]] = (parse_timestamp(issue["updatedAt"]), issue["assigneeAgentId"])
 
-    def same_since(self, issue: Json, time: float) -> bool:
-        """Whether an issue had its assignee already at this time, seconds since the epoch, as far as is remembered.
+    def is_unchanged(self, issue: Json, since: float) -> bool:
+        """Whether an issue had its present assignee already at `since`, seconds since the epoch, as far as is known.
 
-        It can have had another in between.
+        It can have had another one in between.
         """
-        known = self._known.get(issue["id"])
-        return known is not None and known[0] <= time and known[1] == issue["assigneeAgentId"]
+        remembered = self._assignees.get(issue["id"])
+        return remembered is not None and remembered[0] <= since and remembered[1] == issue["assigneeAgentId"]
 
 
 class Activity(NamedTuple):
-    """What an issue's activity told.
+    """An issue's activity.
 
     Attributes:
-        asked, newest: when it was asked for, and the time of its last row, seconds since the epoch.
+        read_at, newest: when it was asked for, and the time of its last row, seconds since the epoch.
     """
 
-    asked: float
-    changes: list[Change]
+    read_at: float
+    changes: list[AssigneeChange]
     newest: float
 
 
-class IssueThen:
-    """One issue, asked for what it was; its activity is read as seldom as can be.
+class IssueHistory:
+    """One issue with its former assignees. Its activity is read at most once, unless it lags behind the issue.
 
     Args:
-        issue: as it is now.
+        current: the issue as it is now.
         now: seconds since the epoch.
-        activity: what was read of it at the same time; None: nothing yet.
+        activity: what was read together with the issue; None: nothing yet.
     """
 
     def __init__(
         self,
-        client: PaperclipClient,
-        issue: Json,
-        assignees: Assignees,
+        paperclip: PaperclipFeed,
+        current: Json,
+        assignees: AssigneeCache,
         now: Callable[[], float],
         activity: Activity | None = None,
     ) -> None:
-        self.now = issue
-        self._client = client
-        self._assignees = assignees
-        self._clock = now
-        self._first = activity
-        self._changes: asyncio.Future[list[Change]] | None = None
-
-    async def at(self, time: str) -> Json:
-        """The issue with the assignee of this time. Raises from `consumer.errors`."""
-        then = instant(time)
-        if instant(self.now["updatedAt"]) <= then:
-            return self.now
-        if self._changes is None:
-            self._changes = asyncio.ensure_future(self._read(self._assignees.same_since(self.now, then)))
-        found = self.now | {"assigneeAgentId": assignee_at(self.now, await self._changes, then)}
-        self._assignees.note(self.now)
-        return found
-
-    async def _read(self, remembered: bool) -> list[Change]:
-        """What its activity tells; of a change of just now only when that is told.
-
-        Paperclip changes an issue first and tells then; and the activity can have been read before the issue.
-        """
-        changed = instant(self.now["updatedAt"])
-        activity = self._first or await activity_of(self._client, self.now["id"], self._clock)
-        for _ in range(TRIES):
-            if self._explained(activity, changed, remembered) or activity.asked - changed >= TOLD_WITHIN:
-                break
-            await asyncio.sleep(ASKED_EVERY)
-            activity = await activity_of(self._client, self.now["id"], self._clock)
-        return activity.changes
-
-    def _explained(self, activity: Activity, changed: float, remembered: bool) -> bool:
-        """Whether this activity leads to the assignee that the issue has."""
-        if activity.changes:
-            agent: str | None = self.now["assigneeAgentId"]
-            return activity.changes[-1].after == agent
-        return remembered or activity.newest >= changed
-
-
-async def activity_of(client: PaperclipClient, issue_id: str, clock: Callable[[], float]) -> Activity:
-    """An issue's activity, asked for now. Raises from `consumer.errors`."""
-    asked = clock()
-    rows = await client.activity(issue_id)
-    return Activity(asked, changes_of(rows), max((instant(row["createdAt"]) for row in rows), default=0.0))
-
-
-class IssuesThen:
-    """Issues of one batch of events, each asked for once."""
-
-    def __init__(self, client: PaperclipClient, assignees: Assignees, now: Callable[[], float]) -> None:
-        self._client = client
+        self.current = current
+        self._paperclip = paperclip
         self._assignees = assignees
         self._now = now
-        self._asked: dict[str, asyncio.Future[IssueThen | None]] = {}
+        self._activity = activity
+        self._changes: asyncio.Future[list[AssigneeChange]] | None = None
 
-    async def at(self, issue_id: str, time: str) -> Json | None:
-        """An issue as it was; None if Paperclip shows none of this id. Raises from `consumer.errors`."""
-        if issue_id not in self._asked:
-            self._asked[issue_id] = asyncio.ensure_future(self._ask(issue_id))
-        issue = await self._asked[issue_id]
-        return None if issue is None else await issue.at(time)
+    async def at(self, time: str) -> Json:
+        """The issue with the assignee that it had at `time`, ISO 8601. Raises from `consumer.errors`."""
+        then = parse_timestamp(time)
+        if parse_timestamp(self.current["updatedAt"]) <= then:
+            return self.current
+        if self._changes is None:
+            unchanged = self._assignees.is_unchanged(self.current, then)
+            self._changes = asyncio.ensure_future(self._read_changes(unchanged))
+        issue = self.current | {"assigneeAgentId": assignee_at(self.current, await self._changes, then)}
+        self._assignees.remember(self.current)
+        return issue
 
-    async def _ask(self, issue_id: str) -> IssueThen | None:
-        """With its activity, which will be needed: a comment moves the `updatedAt` of its issue."""
+    async def _read_changes(self, unchanged: bool) -> list[AssigneeChange]:
+        """The changes, once the activity explains the present assignee.
+
+        Paperclip changes an issue first and writes its activity afterwards; and the activity can have been read before
+        the issue.
+        """
+        updated = parse_timestamp(self.current["updatedAt"])
+        activity = self._activity or await read_activity(self._paperclip, self.current["id"], self._now)
+        for _ in range(RETRIES):
+            if self._is_explained(activity, updated, unchanged) or activity.read_at - updated >= ACTIVITY_DELAY:
+                break
+            await asyncio.sleep(RETRY_INTERVAL)
+            activity = await read_activity(self._paperclip, self.current["id"], self._now)
+        return activity.changes
+
+    def _is_explained(self, activity: Activity, updated: float, unchanged: bool) -> bool:
+        """Whether this activity leads to the assignee that the issue has."""
+        if activity.changes:
+            assignee: str | None = self.current["assigneeAgentId"]
+            return activity.changes[-1].after == assignee
+        return unchanged or activity.newest >= updated
+
+
+async def read_activity(paperclip: PaperclipFeed, issue_id: str, now: Callable[[], float]) -> Activity:
+    """An issue's activity as it is now. Raises from `consumer.errors`."""
+    read_at = now()
+    rows = await paperclip.activity(issue_id)
+    newest = max((parse_timestamp(row["createdAt"]) for row in rows), default=0.0)
+    return Activity(read_at, assignee_changes(rows), newest)
+
+
+class IssueHistories:
+    """The issues of one batch of events, each read once."""
+
+    def __init__(self, paperclip: PaperclipFeed, assignees: AssigneeCache, now: Callable[[], float]) -> None:
+        self._paperclip = paperclip
+        self._assignees = assignees
+        self._now = now
+        self._histories: dict[str, asyncio.Future[IssueHistory | None]] = {}
+
+    async def issue_at(self, issue_id: str, time: str) -> Json | None:
+        """An issue as it was at `time`; None if Paperclip does not show it. Raises from `consumer.errors`."""
+        if issue_id not in self._histories:
+            self._histories[issue_id] = asyncio.ensure_future(self._load(issue_id))
+        history = await self._histories[issue_id]
+        return None if history is None else await history.at(time)
+
+    async def _load(self, issue_id: str) -> IssueHistory | None:
+        """The issue with its activity, which is needed in most cases: a comment moves its issue's `updatedAt`."""
         issue, activity = await asyncio.gather(
-            self._client.issue_json(issue_id), activity_of(self._client, issue_id, self._now)
+            self._paperclip.issue_json(issue_id), read_activity(self._paperclip, issue_id, self._now)
         )
-        return None if issue is None else IssueThen(self._client, issue, self._assignees, self._now, activity)
+        return None if issue is None else IssueHistory(self._paperclip, issue, self._assignees, self._now, activity)

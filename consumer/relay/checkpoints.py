@@ -1,41 +1,42 @@
-"""How far the relay has read, by company, on a compacted topic: the last record of a key wins."""
+"""Keeps the relay's position in each company on a compacted Kafka topic: the last record of a key wins."""
 
 from collections.abc import Callable
 
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import KafkaError
 from pydantic import ValidationError
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.kafka.producer import Publisher
+from consumer.kafka.topic_reader import read_topic
 from schemas.codec import decode, encode
-from schemas.objects import CamelModel, Uuid
+from schemas.paperclip import CamelModel, Uuid
 
 BEGINNING = "beginning"
-"""The key of the record that says when the relay was first started."""
+"""The key of the record with the time from which the relay started to follow."""
 BACKFILL = "backfill:"
-"""How the key begins of a record that says how far a backfill came."""
+"""The prefix of the keys of backfill positions."""
 
 
 class CommentPosition(CamelModel):
-    """How far comments were read: the audit feed (`activity`), and the changes of issues. Seconds since the epoch."""
+    """The position in the audit feed (`activity`) and in the changes of issues, seconds since the epoch."""
 
     activity: float
     issues: float
 
 
 class RunPosition(CamelModel):
-    """How far runs were read: the latest creation, seconds since the epoch, and the runs that had not ended then."""
+    """The latest creation of a run, seconds since the epoch, and the runs that had not ended then."""
 
     created: float
     open: tuple[Uuid, ...] = ()
 
 
 class Checkpoint(CamelModel):
-    """A company's. All times are by Paperclip's clock.
+    """The relay's position in a company. All times are by Paperclip's clock.
 
     Attributes:
-        start: nothing that happened before is published, seconds since the epoch.
+        start: seconds since the epoch; older events are not published.
     """
 
     company_id: Uuid
@@ -45,25 +46,29 @@ class Checkpoint(CamelModel):
 
     @classmethod
     def fresh(cls, company: str, start: float) -> "Checkpoint":
-        """That of a company of which nothing has been read."""
+        """The checkpoint of a company of which nothing has been read."""
         comments = CommentPosition(activity=start, issues=start)
         return cls(company_id=company, start=start, comments=comments, runs=RunPosition(created=start))
 
 
 class Checkpoints:
-    """The topic: what it held when it was read, and what was written since. `start`: the relay's first one."""
+    """The checkpoints topic: what was read from it, and what was written since.
+
+    Attributes:
+        start: where the relay started when it was first started, seconds since the epoch; None if it never was.
+    """
 
     def __init__(self, publisher: Publisher, make: Callable[[], AIOKafkaConsumer], topic: str) -> None:
         self._publisher = publisher
         self._make = make
         self._topic = topic
-        self._held: dict[str, Checkpoint] = {}
+        self._companies: dict[str, Checkpoint] = {}
         self._backfills: dict[str, float] = {}
         self.start: float | None = None
 
-    def of(self, company: str) -> Checkpoint | None:
+    def get(self, company: str) -> Checkpoint | None:
         """A company's checkpoint; None if it has none."""
-        return self._held.get(company)
+        return self._companies.get(company)
 
     async def read(self) -> None:
         """Read the topic to its end.
@@ -74,64 +79,47 @@ class Checkpoints:
         consumer = self._make()
         try:
             await consumer.start()
-            numbers = consumer.partitions_for_topic(self._topic) or await _unknown(consumer, self._topic)
-            partitions = [TopicPartition(self._topic, number) for number in numbers]
-            consumer.assign(partitions)
-            await consumer.seek_to_beginning(*partitions)
-            ends = await consumer.end_offsets(partitions)
-            behind = {each for each in partitions if ends[each] > 0}
-            while behind := {each for each in behind if await consumer.position(each) < ends[each]}:
-                for messages in (await consumer.getmany(timeout_ms=500)).values():
-                    for message in messages:
-                        self._apply(message.key, message.value)
+            async for message in read_topic(consumer, self._topic):
+                self._apply(message.key, message.value)
         except (KafkaError, OSError) as error:
             why = f"Kafka topic {self._topic} cannot be read: {str(error) or type(error).__name__}"
             raise UpstreamDown(why, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
         finally:
             await consumer.stop()
 
-    async def begin(self, start: float) -> None:
-        """Write when the relay was first started. Raises `UpstreamDown`."""
+    async def write_start(self, start: float) -> None:
+        """Write where the relay starts. Raises `UpstreamDown`."""
         await self._publisher.publish(self._topic, BEGINNING.encode(), encode({"start": start}))
         self.start = start
 
     async def write(self, checkpoint: Checkpoint) -> None:
-        """Write a company's checkpoint, unless that is what stands there. Raises `UpstreamDown`."""
+        """Write a company's checkpoint if it has changed. Raises `UpstreamDown`."""
         company = checkpoint.company_id
-        if self._held.get(company) != checkpoint:
+        if self._companies.get(company) != checkpoint:
             value = encode(checkpoint.model_dump(by_alias=True))
             await self._publisher.publish(self._topic, company.encode(), value)
-            self._held[company] = checkpoint
+            self._companies[company] = checkpoint
 
-    def backfilled(self, name: str) -> float | None:
-        """Up to where an unfinished backfill of this name came, seconds since the epoch; None if there is none."""
+    def backfill_position(self, name: str) -> float | None:
+        """The position of an unfinished backfill, seconds since the epoch; None if there is none of this name."""
         return self._backfills.get(name)
 
-    async def write_backfill(self, name: str, reached: float | None) -> None:
-        """Note how far a backfill came; None: it is finished. Raises `UpstreamDown`."""
-        value = None if reached is None else encode({"reached": reached})
+    async def write_backfill_position(self, name: str, position: float | None) -> None:
+        """Write a backfill's position; None: it is finished. Raises `UpstreamDown`."""
+        value = None if position is None else encode({"reached": position})
         await self._publisher.publish(self._topic, f"{BACKFILL}{name}".encode(), value)
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
-        """Take a record; one that cannot be read is passed over, and its company is read from the start again."""
+        """Take a record; one that cannot be parsed is ignored, and its company is read from the start again."""
         name = (key or b"").decode("utf-8", "replace")
         try:
-            found = decode(value)
+            record = decode(value)
             if name == BEGINNING:
-                self.start = float(found["start"])
+                self.start = float(record["start"])
             elif name.startswith(BACKFILL):
-                self._backfills[name.removeprefix(BACKFILL)] = float(found["reached"])
+                self._backfills[name.removeprefix(BACKFILL)] = float(record["reached"])
             else:
-                self._held[name] = Checkpoint.model_validate(found)
+                self._companies[name] = Checkpoint.model_validate(record)
         except (ValueError, LookupError, TypeError, ValidationError):
-            self._held.pop(name, None)
+            self._companies.pop(name, None)
             self._backfills.pop(name.removeprefix(BACKFILL), None)
-
-
-async def _unknown(consumer: AIOKafkaConsumer, topic: str) -> set[int]:
-    await consumer._client.force_metadata_update()  # noqa: SLF001 - no public call asks for a topic not subscribed to
-    numbers = consumer.partitions_for_topic(topic)
-    if not numbers:
-        message = f"Kafka has no topic {topic}: run `paperclip-memory topics`"
-        raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)
-    return set(numbers)

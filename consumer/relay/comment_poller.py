@@ -1,192 +1,201 @@
-"""Follows what happens to a company's comments: the audit feed first, then the issues that changed.
+"""Polls what happens to a company's comments: the audit feed first, then the issues that changed.
 
-The audit feed tells who did what, deletions too, but not of every comment, and only to keys that may read it. The sweep
-over changed issues finds the rest. Without the audit feed the sweep does it all: it reads further back, and finds
-deleted comments by their tombstones, and cancelled ones by their absence.
+The audit feed reports who did what, including deletions, but not for every comment, and only to keys that may read it.
+The sweep over changed issues finds the rest. Without the audit feed the sweep does everything: it reads further back,
+finds deleted comments by their tombstones, and cancelled ones by their absence.
 """
 
 from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from typing import NamedTuple
 
 from consumer.errors import HandlingError, Permanent
-from consumer.paperclip.client import PaperclipClient
-from consumer.paperclip.models import is_forbidden
+from consumer.paperclip.models import Json, is_forbidden
 from consumer.relay.checkpoints import CommentPosition
-from consumer.relay.enrichment import Copies
+from consumer.relay.enrichment import EventEnricher
 from consumer.relay.event_builder import (
     CREATED,
     DELETED,
-    Announcement,
-    Json,
+    OutgoingEvent,
+    event_from_activity,
+    event_from_vanished_comment,
     event_id,
-    of_activity,
-    of_vanished,
 )
-from consumer.relay.publisher import Outbox
-from consumer.relay.signals import Notify, Told
-from consumer.relay.times import instant, iso
+from consumer.relay.hooks import Hook, Notice
+from consumer.relay.protocols import EventSink, PaperclipFeed, PollResult
 from schemas.events import SNIPPET_UNITS
+from schemas.timestamps import format_timestamp, parse_timestamp
 
 OVERLAP = 30.0
-"""Seconds that are read again: a long transaction's rows appear behind newer ones."""
-CATCH_UP = 5_000
-"""Rows of activity that are held at once; what is newer is read again afterwards."""
-LOOK_BACK, LOOK_BACK_ALONE = 3_600.0, 86_400.0
-"""Seconds that an issue's comments are read back beyond the last look; the second without the audit feed."""
-SETTLING = 3.0
-"""Seconds that the activity of a comment may be behind it."""
-ASK_AGAIN = 600.0
-"""Seconds until the audit feed is tried again after it was forbidden."""
-NO_AUDIT = (
-    "the key may not read Paperclip's audit feed (audit:view_agent_actions): deletions are found only by reading the "
-    "comments of the last day again"
+"""Seconds that are read again: the rows of a long transaction appear behind newer ones."""
+MAX_ROWS = 5_000
+"""Rows of the audit feed in one poll, the oldest ones; the next poll reads the newer ones."""
+LOOK_BACK, LOOK_BACK_WITHOUT_AUDIT = 3_600.0, 86_400.0
+"""Seconds before the position from which an issue's comments are read."""
+SETTLE_TIME = 3.0
+"""Seconds by which the activity of a comment may lag behind it."""
+AUDIT_RETRY = 600.0
+"""Seconds until the audit feed is tried again after a 403."""
+NO_AUDIT_FEED = (
+    "the key may not read Paperclip's audit feed (audit:view_agent_actions): "
+    "deletions are found only among the comments of the last day"
 )
 
 
-class Looked(NamedTuple):
-    """What a look led to: where, whether there is more to read at once, and whether all that was seen is settled."""
-
-    position: CommentPosition
-    more: bool
-    settled: bool
-
-
-class CommentFeed:
-    """One company's comments.
+class CommentPoller:
+    """Polls one company's comments.
 
     Args:
-        start: seconds since the epoch; nothing that happened before is published.
+        start: seconds since the epoch; older events are not published.
     """
 
     def __init__(
-        self, client: PaperclipClient, outbox: Outbox, copies: Copies, notify: Notify, company: str, start: float
+        self,
+        paperclip: PaperclipFeed,
+        publisher: EventSink,
+        enricher: EventEnricher,
+        hook: Hook,
+        company: str,
+        start: float,
     ) -> None:
-        self._client = client
-        self._outbox = outbox
-        self._copies = copies
-        self._notify = notify
+        self._paperclip = paperclip
+        self._publisher = publisher
+        self._enricher = enricher
+        self._hook = hook
         self._company = company
         self._start = start
         self._forbidden_until = 0.0
-        self._read: dict[str, str] = {}  # issue → its updatedAt when its comments were read
-        self._living: dict[str, dict[str, float]] = {}  # issue → its comments, and when they were made
+        self._swept: dict[str, str] = {}  # issue → its updatedAt when its comments were read
+        self._existing: dict[str, dict[str, float]] = {}  # issue → its comments, and when they were made
 
     @property
-    def audited(self) -> bool:
+    def can_read_audit_feed(self) -> bool:
         """Whether the key may read the audit feed, as far as is known."""
-        return self._forbidden_until <= self._copies.now()
+        return self._forbidden_until <= self._enricher.now()
 
-    async def look(self, at: CommentPosition, *, thorough: bool) -> Looked:
-        """Publish what is new.
+    async def poll(self, position: CommentPosition, *, full_sweep: bool) -> PollResult[CommentPosition]:
+        """Publish what is new since `position`.
 
         Args:
-            thorough: look for comments that no activity tells of, too. Done in any case without the audit feed.
+            full_sweep: read the changed issues, too, for comments without activity. Without the audit feed every poll
+                does so.
+
+        Raises:
+            HandlingError: as `PaperclipFeed` and `EventSink`.
         """
-        activity, more = at.activity, False
-        if self.audited:
+        activity, more = position.activity, False
+        if self.can_read_audit_feed:
             try:
-                activity, more = await self._activity(at.activity)
+                activity, more = await self._poll_audit_feed(position.activity)
             except Permanent as error:
                 if not is_forbidden(error):
                     raise
                 if not self._forbidden_until:
-                    self._notify(Told(NO_AUDIT, {"company": self._company}))
-                self._forbidden_until = self._copies.now() + ASK_AGAIN
-        sweep = (thorough or not self.audited) and not more
-        issues, settled = await self._sweep(at.issues) if sweep else (at.issues, True)
-        return Looked(CommentPosition(activity=activity, issues=issues), more, settled)
+                    self._hook(Notice(NO_AUDIT_FEED, {"company": self._company}))
+                self._forbidden_until = self._enricher.now() + AUDIT_RETRY
+        sweep = (full_sweep or not self.can_read_audit_feed) and not more
+        issues, settled = await self._sweep(position.issues) if sweep else (position.issues, True)
+        return PollResult(CommentPosition(activity=activity, issues=issues), more, settled)
 
-    async def _activity(self, reached: float) -> tuple[float, bool]:
-        since = max(self._start, reached - OVERLAP)
-        count, rows = 0, deque[Json](maxlen=CATCH_UP)  # newest first: when it is full, the newest fall out
-        async for row in self._client.audit_feed(self._company, iso(since)):
+    async def _poll_audit_feed(self, position: float) -> tuple[float, bool]:
+        """Publish the feed's events; the new position, and whether newer rows are left."""
+        since = max(self._start, position - OVERLAP)
+        count, rows = 0, deque[Json](maxlen=MAX_ROWS)  # newest first: when it is full, the newest fall out
+        async for row in self._paperclip.audit_feed(self._company, format_timestamp(since)):
             count += 1
             rows.append(row)
         rows.reverse()
-        envelopes = [each for row in rows if (each := of_activity(row)) and not self._outbox.knows(each["eventId"])]
-        await self._outbox.send(await self._copies.announce(envelopes))
-        for issue in dict.fromkeys(row["entityId"] for row in rows if row["details"] is None):
-            await self._hidden(issue, since)
-        return max([reached, *(instant(row["createdAt"]) for row in rows)]), count > len(rows)
+        envelopes = [
+            envelope
+            for row in rows
+            if (envelope := event_from_activity(row)) and not self._publisher.was_published(envelope["eventId"])
+        ]
+        await self._publisher.publish(await self._enricher.enrich(envelopes))
+        for issue_id in dict.fromkeys(row["entityId"] for row in rows if row["details"] is None):
+            await self._read_hidden_issue(issue_id, since)
+        return max([position, *(parse_timestamp(row["createdAt"]) for row in rows)]), count > len(rows)
 
-    async def _hidden(self, issue_id: str, since: float) -> None:
-        """Activity does not say which comments of a hidden issue it is about, nor is such an issue listed."""
+    async def _read_hidden_issue(self, issue_id: str, since: float) -> None:
+        """The audit feed does not name the comments of a hidden issue, and no list shows the issue."""
         try:
-            issue = await self._client.issue_json(issue_id)
+            issue = await self._paperclip.issue_json(issue_id)
             if issue is not None:
-                await self._comments(issue, since)
+                await self._publish_comments(issue, since)
         except Permanent as error:
-            self._pass_over(issue_id, error)
+            self._skip_issue(issue_id, error)
 
-    async def _sweep(self, since: float) -> tuple[float, bool]:
-        """Read the comments of issues that changed since; up to where, and whether all of them were settled."""
-        issues = [each async for each in self._client.issues(self._company, iso(since - OVERLAP))]
+    async def _sweep(self, position: float) -> tuple[float, bool]:
+        """Read the comments of issues that changed; the new position, and whether all comments were settled."""
+        changed_since = format_timestamp(position - OVERLAP)
+        issues = [issue async for issue in self._paperclip.issues(self._company, changed_since)]
         unsettled = []
         for issue in reversed(issues):
             try:
-                if not await self._comments(issue, since):
-                    unsettled.append(instant(issue["updatedAt"]))
+                if not await self._publish_comments(issue, position):
+                    unsettled.append(parse_timestamp(issue["updatedAt"]))
             except Permanent as error:
-                self._pass_over(issue["id"], error)
-        reached = max([since, *(instant(each["updatedAt"]) for each in issues)])
-        # Issues that rest for a day are read anew when they change.
-        for id_ in [id_ for id_, changed in self._read.items() if instant(changed) < reached - LOOK_BACK_ALONE]:
-            del self._read[id_]
-            self._living.pop(id_, None)
-        return max(since, min([reached, *unsettled])), not unsettled
+                self._skip_issue(issue["id"], error)
+        newest = max([position, *(parse_timestamp(issue["updatedAt"]) for issue in issues)])
+        self._forget_unchanged_issues(newest - LOOK_BACK_WITHOUT_AUDIT)
+        return max(position, min([newest, *unsettled])), not unsettled
 
-    def _pass_over(self, issue_id: str, error: HandlingError) -> None:
-        self._notify(Told("an issue is passed over", {"issue": issue_id, "error": str(error)}))
+    def _forget_unchanged_issues(self, before: float) -> None:
+        """Issues that have not changed for a day are read anew when they change."""
+        for issue_id in [id_ for id_, updated_at in self._swept.items() if parse_timestamp(updated_at) < before]:
+            del self._swept[issue_id]
+            self._existing.pop(issue_id, None)
 
-    async def _comments(self, issue: Json, reached: float) -> bool:
-        """Read an issue's comments back to where they are known, and publish what is not known to be.
+    def _skip_issue(self, issue_id: str, error: HandlingError) -> None:
+        self._hook(Notice("skipping an issue that cannot be read", {"issue": issue_id, "error": str(error)}))
+
+    async def _publish_comments(self, issue: Json, position: float) -> bool:
+        """Read an issue's comments and publish what is new.
 
         Returns:
-            whether that was all: a comment of just now is left to the audit feed, which knows more about it.
+            False if a comment was too young: it is left to the audit feed, which knows more about it.
         """
-        if self._read.get(issue["id"]) == issue["updatedAt"]:
+        if self._swept.get(issue["id"]) == issue["updatedAt"]:
             return True
-        floor = max(self._start, reached - (LOOK_BACK if self.audited else LOOK_BACK_ALONE))
-        comments = [self._light(each) async for each in self._back_to(issue["id"], floor)]
+        floor = max(self._start, position - (LOOK_BACK if self.can_read_audit_feed else LOOK_BACK_WITHOUT_AUDIT))
+        comments = [self._cut_old_body(comment) async for comment in self._comments_since(issue["id"], floor)]
         comments.reverse()
-        then = self._copies.issue_then(issue)
-        new = [each for each in comments if self._is_new(each)]
-        settled = [each for each in new if not self._is_young(each)]
-        found = [await self._copies.announce_read(each, then) for each in settled]
-        if not self.audited:
-            found += await self._vanished(issue, comments, floor)
-        await self._outbox.send(found)
+        history = self._enricher.issue_history(issue)
+        new = [comment for comment in comments if self._is_new(comment)]
+        settled = [comment for comment in new if not self._is_young(comment)]
+        events = [await self._enricher.enrich_comment(comment, history) for comment in settled]
+        if not self.can_read_audit_feed:
+            events += await self._cancelled(issue, comments, floor)
+        await self._publisher.publish(events)
         if len(settled) < len(new):
             return False
-        self._read[issue["id"]] = issue["updatedAt"]
+        self._swept[issue["id"]] = issue["updatedAt"]
         return True
 
     def _is_new(self, comment: Json) -> bool:
-        happened = DELETED if comment["deletedAt"] is not None else CREATED
-        return instant(comment["deletedAt"] or comment["createdAt"]) >= self._start and not self._outbox.knows(
-            event_id(happened, comment["id"])
-        )
+        event_type = DELETED if comment["deletedAt"] is not None else CREATED
+        occurred_at = parse_timestamp(comment["deletedAt"] or comment["createdAt"])
+        return occurred_at >= self._start and not self._publisher.was_published(event_id(event_type, comment["id"]))
 
     def _is_young(self, comment: Json) -> bool:
-        return self.audited and 0 <= self._copies.now() - instant(comment["createdAt"]) < SETTLING
+        age = self._enricher.now() - parse_timestamp(comment["createdAt"])
+        return self.can_read_audit_feed and 0 <= age < SETTLE_TIME
 
-    async def _back_to(self, issue: str, floor: float) -> AsyncIterator[Json]:
-        async for comment in self._client.comments(issue, oldest_first=False):
-            if instant(comment["createdAt"]) < floor:
+    async def _comments_since(self, issue_id: str, floor: float) -> AsyncIterator[Json]:
+        async for comment in self._paperclip.comments(issue_id, oldest_first=False):
+            if parse_timestamp(comment["createdAt"]) < floor:
                 return
             yield comment
 
-    def _light(self, comment: Json) -> Json:
+    def _cut_old_body(self, comment: Json) -> Json:
         """Without a body that is not published anyway: bodies can be megabytes, and a history is long."""
-        if self._copies.fresh(comment["createdAt"]):
+        if self._enricher.is_fresh(comment["createdAt"]):
             return comment
         return comment | {"body": (comment["body"] or "")[:SNIPPET_UNITS]}
 
-    async def _vanished(self, issue: Json, comments: Sequence[Json], floor: float) -> list[Announcement]:
-        """Cancelled comments leave no row: known ones that should have been read again, and were not."""
-        before = self._living.get(issue["id"], {})
-        living = self._living[issue["id"]] = {each["id"]: instant(each["createdAt"]) for each in comments}
-        missing = [id_ for id_, made in before.items() if made >= floor and id_ not in living]
-        gone = [id_ for id_ in missing if await self._client.comment_json(issue["id"], id_) is None]
-        return [Announcement(of_vanished(id_, issue, at=issue["updatedAt"])) for id_ in gone]
+    async def _cancelled(self, issue: Json, comments: Sequence[Json], floor: float) -> list[OutgoingEvent]:
+        """Events of cancelled comments. They leave no row: known comments that should have been read, and were not."""
+        before = self._existing.get(issue["id"], {})
+        existing = {comment["id"]: parse_timestamp(comment["createdAt"]) for comment in comments}
+        self._existing[issue["id"]] = existing
+        missing = [id_ for id_, created_at in before.items() if created_at >= floor and id_ not in existing]
+        gone = [id_ for id_ in missing if await self._paperclip.comment_json(issue["id"], id_) is None]
+        return [OutgoingEvent(event_from_vanished_comment(id_, issue, at=issue["updatedAt"])) for id_ in gone]

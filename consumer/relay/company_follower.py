@@ -1,72 +1,71 @@
-"""Follows one company: comments and runs side by side, each at its own pace, with what was read kept on Kafka."""
+"""Follows one company: polls comments and runs side by side, each at its own pace, and keeps the positions on Kafka."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import NamedTuple
+from typing import Any, Protocol
 
 from consumer.errors import HandlingError, Transient
-from consumer.relay.checkpoints import Checkpoint, Checkpoints
-from consumer.relay.comment_poller import CommentFeed
-from consumer.relay.run_poller import RunFeed
-from consumer.relay.signals import Moved, Notify, RelayState, Source, state_of
-from consumer.relay.websocket import Hints, Wake
+from consumer.relay.checkpoints import Checkpoint, CommentPosition, RunPosition
+from consumer.relay.hooks import Hook, RelayState, Source, StateChanged, state_from_error
+from consumer.relay.protocols import CommentPolling, PollResult, RunPolling
+from consumer.relay.websocket import PollTrigger, WebSocketListener
 from consumer.stream.retry import RetryPolicy
 
-HINTED = 5.0
-"""Seconds between two looks while the WebSocket says when to look."""
+CONNECTED_POLL_INTERVAL = 5.0
+"""Seconds between two polls while the WebSocket reports changes."""
 BACK_OFF = RetryPolicy(first=1.0, longest=60.0)
 
 
-class Progress(NamedTuple):
-    """Whether there is more to read at once, and whether a thorough look need not be repeated soon."""
+class CheckpointStore(Protocol):
+    """Keeps checkpoints. Raises `UpstreamDown`."""
 
-    more: bool
-    settled: bool
+    async def write(self, checkpoint: Checkpoint) -> None: ...
 
 
-class Company:
-    """One company.
+class CompanyFollower:
+    """Follows one company.
 
     Args:
-        poll: seconds between two looks; `sweep`: between two thorough ones.
-        hints: None if the WebSocket is not to be used.
+        poll_interval: seconds between two polls; `sweep_interval`: between two full sweeps.
 
     Attributes:
-        states: how following goes, by what is read.
-        read_at: when all that there was had been read last, seconds since the epoch, by what is read.
+        states: of each source.
+        caught_up_at: start of the last poll that read everything, seconds since the epoch, of each source.
+        triggers: start the next poll of each source at once.
+        websocket: None if the WebSocket is not used.
     """
 
     def __init__(
         self,
-        at: Checkpoint,
-        comments: CommentFeed,
-        runs: RunFeed,
-        checkpoints: Checkpoints,
-        notify: Notify,
+        checkpoint: Checkpoint,
+        comments: CommentPolling,
+        runs: RunPolling,
+        checkpoints: CheckpointStore,
+        hook: Hook,
         *,
-        poll: float,
-        sweep: float,
+        poll_interval: float,
+        sweep_interval: float,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self.id = at.company_id
+        self.company = checkpoint.company_id
         self.states = dict.fromkeys(Source, RelayState.FOLLOWING)
-        self.read_at = dict.fromkeys(Source, now())
-        self.wakes = {source: Wake() for source in Source}
-        self.hints: Hints | None = None
-        self._at = at
+        self.caught_up_at = dict.fromkeys(Source, now())
+        self.triggers = {source: PollTrigger() for source in Source}
+        self.websocket: WebSocketListener | None = None
+        self._checkpoint = checkpoint
         self._comments = comments
         self._runs = runs
         self._checkpoints = checkpoints
-        self._notify = notify
-        self._poll = poll
-        self._sweep = sweep
+        self._hook = hook
+        self._poll_interval = poll_interval
+        self._sweep_interval = sweep_interval
         self._now = now
         self._saving = asyncio.Lock()
 
     @property
     def state(self) -> RelayState:
-        """How following goes, at its worst."""
+        """The first source's state that is not `following`."""
         return next(
             (state for state in self.states.values() if state is not RelayState.FOLLOWING), RelayState.FOLLOWING
         )
@@ -74,60 +73,63 @@ class Company:
     async def run(self) -> None:
         """Follow until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._follow(Source.COMMENTS, self._look_at_comments))
-            tasks.create_task(self._follow(Source.RUNS, self._look_at_runs))
-            if self.hints is not None:
-                tasks.create_task(self.hints.run())
+            tasks.create_task(self._follow(Source.COMMENTS, self._poll_comments))
+            tasks.create_task(self._follow(Source.RUNS, self._poll_runs))
+            if self.websocket is not None:
+                tasks.create_task(self.websocket.run())
 
-    async def _follow(self, source: Source, look: Callable[[bool, tuple[str, ...]], Awaitable[Progress]]) -> None:
-        wake, failures, swept = self.wakes[source], 0, 0.0
+    async def _follow(
+        self, source: Source, poll: Callable[[bool, tuple[str, ...]], Awaitable[PollResult[Any]]]
+    ) -> None:
+        trigger, failures, swept_at = self.triggers[source], 0, 0.0
         while True:
-            hinted, thorough = wake.take()
+            changed, full_sweep = trigger.take()
             started = self._now()
-            thorough = thorough or started - swept >= self._sweep
+            full_sweep = full_sweep or started - swept_at >= self._sweep_interval
             try:
-                more, settled = await look(thorough, hinted)
+                result = await poll(full_sweep, changed)
             except (HandlingError, LookupError, TypeError, ValueError) as error:
                 failures += 1
-                wake.set(runs=hinted, thorough=thorough)
-                await asyncio.sleep(self._failed(source, error, failures))
+                trigger.set(runs=changed, full_sweep=full_sweep)
+                await asyncio.sleep(self._report_failure(source, error, failures))
                 continue
             failures = 0
-            if thorough and settled:
-                swept = started
+            if full_sweep and result.settled:
+                swept_at = started
             if self.states[source] is not RelayState.FOLLOWING:
-                self._move(source, RelayState.FOLLOWING)
-            if more:
+                self._change_state(source, RelayState.FOLLOWING)
+            if result.more:
                 continue
-            self.read_at[source] = started
-            await wake.wait(HINTED if self.hints is not None and self.hints.connected else self._poll)
+            self.caught_up_at[source] = started
+            connected = self.websocket is not None and self.websocket.connected
+            await trigger.wait(CONNECTED_POLL_INTERVAL if connected else self._poll_interval)
 
-    async def _look_at_comments(self, thorough: bool, _hinted: tuple[str, ...]) -> Progress:
-        looked = await self._comments.look(self._at.comments, thorough=thorough)
-        await self._save({"comments": looked.position})
-        return Progress(looked.more, looked.settled)
+    async def _poll_comments(self, full_sweep: bool, _changed: tuple[str, ...]) -> PollResult[CommentPosition]:
+        result = await self._comments.poll(self._checkpoint.comments, full_sweep=full_sweep)
+        await self._save({"comments": result.position})
+        return result
 
-    async def _look_at_runs(self, thorough: bool, hinted: tuple[str, ...]) -> Progress:
-        position = await self._runs.look(self._at.runs, thorough=thorough, hinted=hinted)
-        await self._save({"runs": position})
-        return Progress(more=False, settled=True)
+    async def _poll_runs(self, full_sweep: bool, changed: tuple[str, ...]) -> PollResult[RunPosition]:
+        result = await self._runs.poll(self._checkpoint.runs, full_sweep=full_sweep, changed=changed)
+        await self._save({"runs": result.position})
+        return result
 
     async def _save(self, update: dict[str, object]) -> None:
-        """Keep how far was read; its events are acknowledged by now."""
+        """Keep a position; the events before it are acknowledged by now."""
         async with self._saving:
-            self._at = self._at.model_copy(update=update)
-            await self._checkpoints.write(self._at)
+            self._checkpoint = self._checkpoint.model_copy(update=update)
+            await self._checkpoints.write(self._checkpoint)
 
-    def _failed(self, source: Source, error: Exception, failures: int) -> float:
-        """Say so, and how many seconds to wait. What is no error of ours is an odd answer of Paperclip."""
-        asked = error.retry_after if isinstance(error, Transient) else None
-        delay = BACK_OFF.delay(failures, asked)
+    def _report_failure(self, source: Source, error: Exception, failures: int) -> float:
+        """Report a failed poll; seconds until the next. An error outside our tree comes of an unexpected answer."""
+        retry_after = error.retry_after if isinstance(error, Transient) else None
+        delay = BACK_OFF.delay(failures, retry_after)
         if isinstance(error, HandlingError):
-            self._move(source, state_of(error), str(error), delay)
+            self._change_state(source, state_from_error(error), str(error), delay)
         else:
-            self._move(source, RelayState.FAILING, f"an answer of Paperclip's has another shape: {error!r}", delay)
+            self._change_state(source, RelayState.FAILING, f"unexpected answer of Paperclip: {error!r}", delay)
         return delay
 
-    def _move(self, source: Source, state: RelayState, error: str = "", retry_in: float = 0.0) -> None:
+    def _change_state(self, source: Source, state: RelayState, error: str = "", retry_in: float = 0.0) -> None:
         self.states[source] = state
-        self._notify(Moved(self.id, source, state, error, retry_in))
+        self._hook(StateChanged(self.company, source, state, error, retry_in))

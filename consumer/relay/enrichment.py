@@ -1,6 +1,6 @@
-"""The whole objects that events carry, so that who handles them need not ask Paperclip.
+"""Embeds whole objects in events, so that their handlers need not ask Paperclip.
 
-A copy is a help, never a condition: an event whose object cannot be had goes without.
+Embedding helps and is never a condition: an event whose object cannot be had is published without it.
 """
 
 import asyncio
@@ -9,137 +9,144 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from consumer.errors import HandlingError, UpstreamDown
-from consumer.paperclip.client import PaperclipClient
-from consumer.relay.assignee_history import Assignees, IssuesThen, IssueThen
+from consumer.paperclip.models import Json
+from consumer.relay.assignee_history import AssigneeCache, IssueHistories, IssueHistory
+from consumer.relay.concurrency import map_concurrently
 from consumer.relay.event_builder import (
     CREATED,
     STARTED,
-    Announcement,
-    Json,
-    issue_copy,
-    of_comment,
-    run_copy,
-    wake_comment,
+    OutgoingEvent,
+    event_from_comment,
+    trim_issue,
+    trim_run,
+    trim_wake_comment,
 )
-from consumer.relay.signals import Notify, Told
-from consumer.relay.times import instant
+from consumer.relay.hooks import Hook, Notice
+from consumer.relay.protocols import PaperclipFeed
+from schemas.timestamps import parse_timestamp
 
 FRESH = 60.0
-"""Seconds after which a comment is published as a replay: who handles it asks how it stands."""
+"""Seconds after which a comment is published as a replay: its handler asks for the current state."""
 
 
 class _Batch(NamedTuple):
-    """What the announcements of one look share: issues asked for once, and runs read just now, by id."""
+    """Shared by the events of one poll: issues read once, and runs read just now, by id."""
 
-    issues: IssuesThen
+    issues: IssueHistories
     runs: Mapping[str, Json]
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
-    """Makes announcements of envelopes.
+class EventEnricher:
+    """Makes outgoing events of envelopes.
 
     Attributes:
-        enabled: false leaves all fetching to who handles the events.
-        issues: the issue is needed of every event, for its user; not only where no agent or no title is known.
+        enabled: False leaves all fetching to the events' handlers.
+        every_issue: embed the issue in every event, for its user; not only where the envelope names no agent.
         now: seconds since the epoch.
     """
 
-    client: PaperclipClient
-    notify: Notify
+    paperclip: PaperclipFeed
+    hook: Hook
     enabled: bool
-    issues: bool
+    every_issue: bool
     now: Callable[[], float]
-    assignees: Assignees = field(default_factory=Assignees)
+    assignees: AssigneeCache = field(default_factory=AssigneeCache)
 
-    def issue_then(self, issue: Json) -> IssueThen:
-        """An issue that was read just now, asked for what it was."""
-        return IssueThen(self.client, issue, self.assignees, self.now)
+    def issue_history(self, issue: Json) -> IssueHistory:
+        """The history of an issue that was read just now."""
+        return IssueHistory(self.paperclip, issue, self.assignees, self.now)
 
-    def fresh(self, time: str) -> bool:
-        """Whether something of this time is still as it was announced."""
-        return self.now() - instant(time) < FRESH
+    def is_fresh(self, time: str) -> bool:
+        """Whether an object of this time, ISO 8601, can be embedded as it is."""
+        return self.now() - parse_timestamp(time) < FRESH
 
-    async def announce(self, envelopes: Sequence[Json], runs: Mapping[str, Json] | None = None) -> list[Announcement]:
-        """Announcements with the objects that Paperclip is asked for. Raises `UpstreamDown`.
+    async def enrich(self, envelopes: Sequence[Json], runs: Mapping[str, Json] | None = None) -> list[OutgoingEvent]:
+        """Events with the objects that Paperclip gives. Raises `UpstreamDown`.
 
         Args:
             runs: those that were read just now, by id.
         """
-        batch = _Batch(IssuesThen(self.client, self.assignees, self.now), runs or {})
-        return await asyncio.gather(*(self._announce(each, batch) for each in envelopes))
+        batch = _Batch(IssueHistories(self.paperclip, self.assignees, self.now), runs or {})
+        return await map_concurrently(lambda envelope: self._enrich(envelope, batch), envelopes)
 
-    async def announce_read(
-        self, comment: Json, issue: IssueThen, *, past: bool = False, repair: str = ""
-    ) -> Announcement:
-        """An announcement of a comment that was read just now, and so was its issue. Raises from `consumer.errors`.
+    async def enrich_comment(
+        self, comment: Json, issue: IssueHistory, *, past: bool = False, repair: str = ""
+    ) -> OutgoingEvent:
+        """The event of a comment that was read just now together with its issue. Raises from `consumer.errors`.
 
         Args:
-            past: it is published as a replay, however fresh. repair: see `Announcement`.
+            past: publish it as a replay, however fresh it is.
+            repair: see `OutgoingEvent`.
         """
-        envelope = of_comment(comment, issue.now)
-        replay = envelope["eventType"] == CREATED and (past or not self.fresh(comment["createdAt"]))
+        envelope = event_from_comment(comment, issue.current)
+        replay = envelope["eventType"] == CREATED and (past or not self.is_fresh(comment["createdAt"]))
         if envelope["eventType"] != CREATED or not self.enabled:
-            return Announcement(envelope, replay=replay, repair=repair)
-        copies = {} if replay else {"comment": comment}
+            return OutgoingEvent(envelope, replay=replay, repair=repair)
+        embedded = {} if replay else {"comment": comment}
         if self._needs_issue(comment["authorAgentId"] or comment["derivedAuthorAgentId"]):
-            copies["issue"] = issue_copy(await issue.at(comment["createdAt"]), described=False)
-        return Announcement(envelope, copies, replay=replay, repair=repair)
+            embedded["issue"] = trim_issue(await issue.at(comment["createdAt"]), description=False)
+        return OutgoingEvent(envelope, embedded, replay=replay, repair=repair)
 
-    async def _announce(self, envelope: Json, batch: _Batch) -> Announcement:
-        copies: dict[str, Json] = {}
-        ask = {CREATED: self._of_comment, STARTED: self._of_run}.get(envelope["eventType"])
+    async def _enrich(self, envelope: Json, batch: _Batch) -> OutgoingEvent:
+        embedded: dict[str, Json] = {}
+        load = {CREATED: self._load_for_comment, STARTED: self._load_for_run}.get(envelope["eventType"])
         try:
-            if ask is not None and self.enabled:
-                copies = await ask(envelope, batch)
+            if load is not None and self.enabled:
+                embedded = await load(envelope, batch)
         except UpstreamDown:
             raise
         except HandlingError as error:
-            self.notify(Told("an event goes without copies", {"event_id": envelope["eventId"], "error": str(error)}))
-        replay = envelope["eventType"] == CREATED and not self.fresh(envelope["occurredAt"])
-        return Announcement(envelope, copies, replay=replay)
+            fields = {"event_id": envelope["eventId"], "error": str(error)}
+            self.hook(Notice("publishing an event without its embedded objects", fields))
+        replay = envelope["eventType"] == CREATED and not self.is_fresh(envelope["occurredAt"])
+        return OutgoingEvent(envelope, embedded, replay=replay)
 
     def _needs_issue(self, agent: str | None) -> bool:
-        return self.issues or agent is None
+        return self.every_issue or agent is None
 
-    async def _of_comment(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
-        issue_id, payload, made = envelope["entityId"], envelope["payload"], envelope["occurredAt"]
-        asked: dict[str, Coroutine[Any, Any, Json | None]] = {}
-        if self.fresh(made):
-            asked["comment"] = self.client.comment_json(issue_id, payload["commentId"])
+    async def _load_for_comment(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
+        issue_id, payload, created_at = envelope["entityId"], envelope["payload"], envelope["occurredAt"]
+        requests: dict[str, Coroutine[Any, Any, Json | None]] = {}
+        if self.is_fresh(created_at):
+            requests["comment"] = self.paperclip.comment_json(issue_id, payload["commentId"])
         if self._needs_issue(payload["agentId"]):
-            asked["issue"] = batch.issues.at(issue_id, made)
-        found = dict(zip(asked, await asyncio.gather(*asked.values()), strict=True))
-        copies = {name: each for name, each in found.items() if each is not None}
-        return copies | ({"issue": issue_copy(copies["issue"], described=False)} if "issue" in copies else {})
+            requests["issue"] = batch.issues.issue_at(issue_id, created_at)
+        answers = dict(zip(requests, await asyncio.gather(*requests.values()), strict=True))
+        embedded = {name: answer for name, answer in answers.items() if answer is not None}
+        if "issue" in embedded:
+            embedded["issue"] = trim_issue(embedded["issue"], description=False)
+        return embedded
 
-    async def _of_run(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
+    async def _load_for_run(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
         run_id, issue_id = envelope["payload"]["runId"], envelope["payload"]["issueId"]
-        if issue_id is None or not self.fresh(envelope["occurredAt"]):  # nothing is recalled for it
+        if issue_id is None or not self.is_fresh(envelope["occurredAt"]):  # nothing is recalled for it
             return {}
-        run = batch.runs.get(run_id) or await self.client.run_json(run_id)
+        run = batch.runs.get(run_id) or await self.paperclip.run_json(run_id)
         if run is None:
             return {}
         context = run.get("contextSnapshot") or {}
         wake, issue = context.get("paperclipWake"), None
         if wake is None:
-            wake, issue = await self._wake(context, issue_id)
-        elif self.issues:
-            issue = await self.client.issue_json(issue_id)
-        copies = {"run": run_copy(run | {"contextSnapshot": context | {"paperclipWake": wake}})}
-        return copies | ({"issue": issue_copy(issue, described=True)} if self.issues and issue is not None else {})
+            wake, issue = await self._load_wake(context, issue_id)
+        elif self.every_issue:
+            issue = await self.paperclip.issue_json(issue_id)
+        embedded = {"run": trim_run(run | {"contextSnapshot": context | {"paperclipWake": wake}})}
+        if self.every_issue and issue is not None:
+            embedded["issue"] = trim_issue(issue, description=True)
+        return embedded
 
-    async def _wake(self, context: Json, issue_id: str) -> tuple[Json, Json | None]:
-        """What wakes a run, in the part that matters here, and the issue.
+    async def _load_wake(self, context: Json, issue_id: str) -> tuple[Json, Json | None]:
+        """The part of a run's `paperclipWake` that a recall needs, and the issue.
 
-        Paperclip writes it some 0.2 s after the run has started.
+        Paperclip writes `paperclipWake` some 0.2 s after the run has started.
         """
         ids = context.get("wakeCommentIds") or [id_ for id_ in [context.get("wakeCommentId")] if id_]
         issue, *comments = await asyncio.gather(
-            self.client.issue_json(issue_id), *(self.client.comment_json(issue_id, each) for each in ids)
+            self.paperclip.issue_json(issue_id), *(self.paperclip.comment_json(issue_id, id_) for id_ in ids)
         )
         wake = {
-            "issue": issue_copy(issue, described=True) if issue is not None else None,
-            "comments": [wake_comment(each) for each in comments if each is not None],
+            "issue": trim_issue(issue, description=True) if issue is not None else None,
+            "comments": [trim_wake_comment(comment) for comment in comments if comment is not None],
         }
         return wake, issue

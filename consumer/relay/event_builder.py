@@ -1,38 +1,38 @@
-"""What Paperclip answers to plugin event envelopes: equal to what its plugin bus sends, with ids that never change.
+"""Builds plugin event envelopes from Paperclip's answers: equal to what its plugin bus sends, with stable ids.
 
-The rule of each envelope is Paperclip 2026.824's own: `persistActivity` for comments, `publishRunLifecyclePluginEvent`
-for runs. Deleted and cancelled comments are activity too, though its bus does not send them.
+Each envelope follows Paperclip 2026.824's own code: `persistActivity` for comments and
+`publishRunLifecyclePluginEvent` for runs. Deleted and cancelled comments get envelopes, too, which Paperclip's bus does
+not send.
 """
 
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from consumer.paperclip.models import Json
 from schemas.events import SNIPPET_UNITS
 
-Json = dict[str, Any]
-
 NAMESPACE = uuid.UUID("b3a1f2de-90cf-5ad1-a0a1-6d1df5f0c0de")
-"""Never change it: consumers know a repeated event by its id."""
+"""Never change it: consumers recognise a repeated event by its id."""
 WAKE_CHARACTERS = 2_000
-"""How much of a comment a query can hold."""
+"""How much of a comment a recall query can hold."""
 
 CREATED, DELETED, CANCELLED = "issue.comment.created", "issue.comment.deleted", "issue.comment.cancelled"
-STARTED = "agent.run.started"
+STARTED, FINISHED = "agent.run.started", "agent.run.finished"
 ACTIONS = {
     "issue.comment_added": CREATED,
     "issue.comment_created": CREATED,
     "issue.comment_deleted": DELETED,
     "issue.comment_cancelled": CANCELLED,
 }
-"""What the audit feed calls what happened to a comment."""
+"""Event types by the audit feed's actions."""
 RUN_ENDS = {
-    "succeeded": "agent.run.finished",
+    "succeeded": FINISHED,
     "failed": "agent.run.failed",
     "timed_out": "agent.run.failed",
     "cancelled": "agent.run.cancelled",
 }
+"""Event types by the status with which a run ends."""
 TERMINAL = frozenset({*RUN_ENDS, "interrupted"})
 
 _ISSUE_FIELDS = (
@@ -67,18 +67,18 @@ _RUN_FIELDS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Announcement:
+class OutgoingEvent:
     """An event to publish.
 
     Attributes:
-        envelope: without copies of objects.
-        copies: whole objects that go into its payload: `comment`, `issue`, `run`.
-        replay: it is not fresh: whoever handles it asks Paperclip how things stand.
+        envelope: without embedded objects.
+        embedded: whole objects for its payload: `comment`, `issue`, `run`.
+        replay: the event is not fresh: its handler asks Paperclip for the current state.
         repair: text that makes Hindsight's operation a new one; "" for none.
     """
 
     envelope: Json
-    copies: Mapping[str, Json] = field(default_factory=dict)
+    embedded: Mapping[str, Json] = field(default_factory=dict)
     replay: bool = False
     repair: str = ""
 
@@ -95,8 +95,8 @@ class Announcement:
         return self.type.startswith("agent.run.")
 
     @property
-    def subject(self) -> str:
-        """The run's or the comment's id: the record's key."""
+    def key(self) -> str:
+        """The record's key: the id of the run or of the comment."""
         return str(self.envelope["payload"]["runId" if self.is_run else "commentId"])
 
     @property
@@ -104,17 +104,17 @@ class Announcement:
         return str(self.envelope["occurredAt"])
 
     def value(self) -> Json:
-        """The envelope with the copies in its payload."""
-        return self.envelope | {"payload": self.envelope["payload"] | self.copies}
+        """The envelope with the embedded objects in its payload."""
+        return self.envelope | {"payload": self.envelope["payload"] | self.embedded}
 
 
-def event_id(event_type: str, subject: str) -> str:
-    """UUIDv5 of the type and of the run's or comment's id: the same event always has the same."""
-    return str(uuid.uuid5(NAMESPACE, f"{event_type}:{subject}"))
+def event_id(event_type: str, key: str) -> str:
+    """UUIDv5 of the type and of the run's or comment's id: the same event always has the same id."""
+    return str(uuid.uuid5(NAMESPACE, f"{event_type}:{key}"))
 
 
-def of_activity(row: Json) -> Json | None:
-    """The envelope of a row of the audit feed; None if it tells of no comment, or hides which (a hidden issue's)."""
+def event_from_activity(row: Json) -> Json | None:
+    """The envelope of a row of the audit feed; None if the row names no comment (other actions, hidden issues)."""
     details = row["details"]
     event_type = ACTIONS.get(row["action"])
     if event_type is None or not details or not details.get("commentId"):
@@ -130,24 +130,24 @@ def of_activity(row: Json) -> Json | None:
     )
 
 
-def of_comment(comment: Json, issue: Json) -> Json:
-    """The envelope of a comment that no activity tells of: `created`, or `deleted` if only its tombstone stands."""
+def event_from_comment(comment: Json, issue: Json) -> Json:
+    """The envelope of a comment without activity: `created`, or `deleted` if it is a tombstone."""
     deleted = comment["deletedAt"] is not None
-    about = {"commentId": comment["id"], "identifier": issue.get("identifier"), "issueTitle": issue.get("title")}
+    payload = _comment_payload(comment["id"], issue)
     if deleted:
-        by = {
+        deleter = {
             name: comment.get(name)
             for name in ("deletedByType", "deletedByAgentId", "deletedByUserId", "deletedByRunId")
         }
-        actor = _actor(by["deletedByAgentId"], by["deletedByUserId"])
-        payload = about | {"source": "author_delete"} | by | {"deletedAt": comment["deletedAt"]}
-        agent, run, user = by["deletedByAgentId"], by["deletedByRunId"], by["deletedByUserId"]
+        agent, run, user = deleter["deletedByAgentId"], deleter["deletedByRunId"], deleter["deletedByUserId"]
+        actor = _actor(agent, user)
+        payload |= {"source": "author_delete"} | deleter | {"deletedAt": comment["deletedAt"]}
     else:
-        actor = _actor(comment["authorAgentId"], comment["authorUserId"])
-        reason = (comment.get("metadata") or {}).get("authorizationReason")
-        payload = about | {"bodySnippet": snippet(comment["body"] or ""), "authorizationReason": reason}
         agent, run = comment["authorAgentId"], comment["createdByRunId"]
         user = comment.get("onBehalfOfUserId") or comment["authorUserId"]
+        actor = _actor(agent, comment["authorUserId"])
+        reason = (comment.get("metadata") or {}).get("authorizationReason")
+        payload |= {"bodySnippet": snippet(comment["body"] or ""), "authorizationReason": reason}
     return _envelope(
         DELETED if deleted else CREATED,
         comment["id"],
@@ -159,66 +159,70 @@ def of_comment(comment: Json, issue: Json) -> Json:
     )
 
 
-def of_vanished(comment: str, issue: Json, *, at: str) -> Json:
-    """The envelope of a comment whose row is gone, with no activity to tell who cancelled it."""
-    about = {"commentId": comment, "identifier": issue.get("identifier"), "issueTitle": issue.get("title")}
+def event_from_vanished_comment(comment_id: str, issue: Json, *, at: str) -> Json:
+    """The envelope of a comment whose row is gone, when no activity says who cancelled it."""
     return _envelope(
         CANCELLED,
-        comment,
+        comment_id,
         occurred_at=at,
         actor=_actor(None, None),
         entity=("issue", issue["id"]),
         company=issue["companyId"],
-        payload=about | {"source": "queue_cancel", "agentId": None, "runId": None, "responsibleUserId": None},
+        payload=_comment_payload(comment_id, issue)
+        | {"source": "queue_cancel", "agentId": None, "runId": None, "responsibleUserId": None},
     )
 
 
-def of_run(run: Json, ended_before: Iterable[str] = ()) -> list[Json]:
-    """The envelopes of all that a run has gone through so far, in order.
+def events_from_run(run: Json, ended_before: Iterable[str] = ()) -> list[Json]:
+    """The envelopes of all transitions of a run so far, in order.
 
     Args:
-        ended_before: statuses that its log says it ended with, before it was cancelled all the same: a process that is
-            killed ends `succeeded` or `failed` first, and Paperclip announces both.
+        ended_before: statuses with which the run had ended, by its log, before it was cancelled: a killed process ends
+            `succeeded` or `failed` first, and Paperclip announces both.
     """
-    found = []
+    envelopes = []
     if run["startedAt"] is not None:
-        found.append(_of_run(run, STARTED, "running"))
+        envelopes.append(_event_from_run(run, STARTED, "running"))
     status = run["status"]
     if status == "cancelled" and run["startedAt"] is not None:
-        ends = dict.fromkeys(RUN_ENDS[each] for each in ended_before if each in RUN_ENDS and each != status)
-        found += [_of_run(run, end, "succeeded" if end == RUN_ENDS["succeeded"] else "failed") for end in ends]
+        ends = dict.fromkeys(RUN_ENDS[end] for end in ended_before if end in RUN_ENDS and end != status)
+        envelopes += [_event_from_run(run, end, "succeeded" if end == FINISHED else "failed") for end in ends]
     if status in RUN_ENDS:
-        found.append(_of_run(run, RUN_ENDS[status], status))
-    return found
+        envelopes.append(_event_from_run(run, RUN_ENDS[status], status))
+    return envelopes
 
 
-def issue_copy(issue: Json, *, described: bool) -> Json:
-    """What handlers may need of an issue, with its description or without."""
-    names = (*_ISSUE_FIELDS, "description") if described else _ISSUE_FIELDS
+def trim_issue(issue: Json, *, description: bool) -> Json:
+    """The fields of an issue that handlers need, with its description or without."""
+    names = (*_ISSUE_FIELDS, "description") if description else _ISSUE_FIELDS
     return {name: issue[name] for name in names if name in issue}
 
 
-def run_copy(run: Json) -> Json:
-    """What handlers may need of a run: what woke it. Its output and its environment stay where they are."""
+def trim_run(run: Json) -> Json:
+    """The fields of a run that handlers need, with its wake-up context. Output and environment are left out."""
     context = run.get("contextSnapshot") or {}
-    kept = {name: context[name] for name in ("issueId", "paperclipWake") if name in context}
-    return {name: run[name] for name in _RUN_FIELDS if name in run} | {"contextSnapshot": kept}
+    trimmed_context = {name: context[name] for name in ("issueId", "paperclipWake") if name in context}
+    return {name: run[name] for name in _RUN_FIELDS if name in run} | {"contextSnapshot": trimmed_context}
 
 
-def wake_comment(comment: Json) -> Json:
-    """What a query may need of a comment that wakes a run."""
-    kept = {name: comment[name] for name in ("id", "createdAt", "sourceTrust")}
-    return kept | {"body": (comment["body"] or "")[:WAKE_CHARACTERS]}
+def trim_wake_comment(comment: Json) -> Json:
+    """The fields of a comment that a recall query needs when the comment wakes a run."""
+    trimmed = {name: comment[name] for name in ("id", "createdAt", "sourceTrust")}
+    return trimmed | {"body": (comment["body"] or "")[:WAKE_CHARACTERS]}
 
 
 def snippet(body: str) -> str:
-    """The body's start as JavaScript cuts it: it can end in half an emoji."""
+    """The start of a body as JavaScript cuts it: it can end in half an emoji."""
     units = body[:SNIPPET_UNITS].encode("utf-16-le", "surrogatepass")[: 2 * SNIPPET_UNITS]
     return units.decode("utf-16-le", "surrogatepass")
 
 
-def _of_run(run: Json, event_type: str, status: str) -> Json:
-    """Fields of a later status say nothing of an earlier one."""
+def _comment_payload(comment_id: str, issue: Json) -> Json:
+    return {"commentId": comment_id, "identifier": issue.get("identifier"), "issueTitle": issue.get("title")}
+
+
+def _event_from_run(run: Json, event_type: str, status: str) -> Json:
+    """The envelope of one transition. Fields of a later status are left out of an earlier one's."""
     ended, clean = event_type != STARTED, status in ("running", "succeeded")
     finished_at = run["finishedAt"] if ended else None
     return _envelope(
@@ -245,7 +249,7 @@ def _of_run(run: Json, event_type: str, status: str) -> Json:
 
 def _envelope(
     event_type: str,
-    subject: str,
+    key: str,
     *,
     occurred_at: str,
     actor: tuple[str, str],
@@ -254,7 +258,7 @@ def _envelope(
     payload: Json,
 ) -> Json:
     return {
-        "eventId": event_id(event_type, subject),
+        "eventId": event_id(event_type, key),
         "eventType": event_type,
         "occurredAt": occurred_at,
         "actorId": actor[1],

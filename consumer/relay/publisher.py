@@ -1,35 +1,29 @@
-"""Publishing announcements: each once as far as is known, in order for each run and comment, and acknowledged."""
+"""Publishes events: each once as far as is known, in order for each run and comment, and acknowledged by Kafka."""
 
 import asyncio
 import time
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
-from consumer.kafka.producer import Headers, RecordTooLarge
-from consumer.relay.event_builder import Announcement
-from consumer.relay.signals import Notify, Published
-from consumer.relay.times import instant
+from cachetools import LRUCache
+
+from consumer.kafka.producer import RecordTooLarge, Write
+from consumer.relay.event_builder import OutgoingEvent
+from consumer.relay.hooks import Hook, Published
+from consumer.stream.records import Headers
 from schemas.codec import encode
 from schemas.events import REPAIR_HEADER, REPLAY_HEADER
+from schemas.timestamps import parse_timestamp
 
-REMEMBERED = 50_000
+REMEMBERED_EVENTS = 50_000
 """Ids of published events, so that an overlap that is read again is not published again."""
-AT_ONCE = 64
-OLDEST_STAMP = 3600.0
-"""Seconds: a record's timestamp is no older, or retention could take it before anybody has read it."""
+CONCURRENT_KEYS = 64
+OLDEST_TIMESTAMP = 3600.0
+"""Seconds: no record gets an older timestamp, or retention could remove it before a worker has read it."""
 
 
-class Publish(Protocol):
-    """Writes one record, and returns when Kafka has acknowledged it. Raises `UpstreamDown`, `RecordTooLarge`."""
-
-    async def __call__(
-        self, topic: str, key: bytes | None, value: bytes | None, headers: Headers = (), *, timestamp: int | None = None
-    ) -> None: ...
-
-
-class Outbox:
-    """One company's way to Kafka.
+class EventPublisher:
+    """Publishes the events of one company.
 
     Args:
         runs, comments: the topics.
@@ -38,71 +32,69 @@ class Outbox:
 
     def __init__(
         self,
-        publish: Publish,
-        notify: Notify,
+        write: Write,
+        hook: Hook,
         *,
         runs: str,
         comments: str,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._publish = publish
-        self._notify = notify
+        self._write = write
+        self._hook = hook
         self._topics = {True: runs, False: comments}
         self._now = now
-        self._published: OrderedDict[str, None] = OrderedDict()
-        self._slots = asyncio.Semaphore(AT_ONCE)
+        self._published: LRUCache[str, None] = LRUCache(REMEMBERED_EVENTS)
+        self._slots = asyncio.Semaphore(CONCURRENT_KEYS)
 
-    def knows(self, event_id: str) -> bool:
+    def was_published(self, event_id: str) -> bool:
         """Whether this event is known to be published."""
         return event_id in self._published
 
-    async def send(self, announcements: Iterable[Announcement]) -> int:
-        """Publish those that are not known to be; how many that was.
+    async def publish(self, events: Iterable[OutgoingEvent]) -> int:
+        """Publish the events that are not known to be published, and return their number.
 
-        Events of the same run or comment go one after another, in the order given.
+        Events of the same run or comment are written one after another, in the order given.
 
         Raises:
-            UpstreamDown: Kafka did not take one; the others may have been published.
+            UpstreamDown: Kafka did not take an event; the others may have been published.
         """
-        chains: dict[str, list[Announcement]] = defaultdict(list)
-        for each in announcements:
-            if not self.knows(each.id):
-                chains[each.subject].append(each)
-        outcomes = await asyncio.gather(*(self._chain(chain) for chain in chains.values()), return_exceptions=True)
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
-        return sum(len(chain) for chain in chains.values())
+        by_key: dict[str, list[OutgoingEvent]] = defaultdict(list)
+        for event in events:
+            if not self.was_published(event.id):
+                by_key[event.key].append(event)
+        results = await asyncio.gather(*map(self._publish_in_order, by_key.values()), return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException):
+                raise result
+        return sum(map(len, by_key.values()))
 
-    async def _chain(self, chain: Sequence[Announcement]) -> None:
+    async def _publish_in_order(self, events: Sequence[OutgoingEvent]) -> None:
         async with self._slots:
-            for each in chain:
-                await self._one(each)
-                self._published[each.id] = None
-                if len(self._published) > REMEMBERED:
-                    self._published.popitem(last=False)
+            for event in events:
+                await self._publish(event)
+                self._published[event.id] = None
 
-    async def _one(self, each: Announcement) -> None:
-        topic, key, stamp = self._topics[each.is_run], each.subject.encode(), self._timestamp(each)
-        headers = _headers(each)
+    async def _publish(self, event: OutgoingEvent) -> None:
+        topic, key, timestamp = self._topics[event.is_run], event.key.encode(), self._timestamp(event)
+        headers = _headers(event)
         try:
-            await self._publish(topic, key, encode(each.value()), headers, timestamp=stamp)
-        except RecordTooLarge:  # a comment of megabytes: who handles it fetches it
-            await self._publish(topic, key, encode(each.envelope), headers, timestamp=stamp)
-        self._notify(Published(topic, 1))
+            await self._write(topic, key, encode(event.value()), headers, timestamp=timestamp)
+        except RecordTooLarge:  # a comment of megabytes: its handler fetches it
+            await self._write(topic, key, encode(event.envelope), headers, timestamp=timestamp)
+        self._hook(Published(topic, 1))
 
-    def _timestamp(self, each: Announcement) -> int | None:
-        """When a run's event happened: a run that started long ago is past recalling for, however late it is read."""
-        if not each.is_run:
+    def _timestamp(self, event: OutgoingEvent) -> int | None:
+        """The time of a run's event: workers do not recall for a run that started long ago, however late it is read."""
+        if not event.is_run:
             return None
         now = self._now()
-        return int(1000 * min(now, max(instant(each.occurred_at), now - OLDEST_STAMP)))
+        return int(1000 * min(now, max(parse_timestamp(event.occurred_at), now - OLDEST_TIMESTAMP)))
 
 
-def _headers(each: Announcement) -> Headers:
+def _headers(event: OutgoingEvent) -> Headers:
     headers = []
-    if each.replay:
+    if event.replay:
         headers.append((REPLAY_HEADER, b"1"))
-    if each.repair:
-        headers.append((REPAIR_HEADER, each.repair.encode()))
+    if event.repair:
+        headers.append((REPAIR_HEADER, event.repair.encode()))
     return headers

@@ -1,26 +1,27 @@
-"""Follows all companies that the key can see: finds new ones, and leaves those that are gone."""
+"""Follows all companies that the key can see: picks up new ones, and stops following those that are gone."""
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from email.utils import parsedate_to_datetime
+from typing import Protocol, TypeVar
 
 from consumer.errors import HandlingError
-from consumer.paperclip.client import PaperclipClient
-from consumer.relay.checkpoints import Checkpoint, Checkpoints
-from consumer.relay.company_follower import BACK_OFF, Company
-from consumer.relay.signals import Notify, RelayState, Source, Told, state_of
-from consumer.relay.times import http_date, instant, iso
+from consumer.paperclip.models import Identity
+from consumer.relay.checkpoints import Checkpoint
+from consumer.relay.company_follower import BACK_OFF
+from consumer.relay.hooks import Hook, Notice, RelayState, Source, state_from_error
+from schemas.timestamps import format_timestamp, parse_timestamp
 
 T = TypeVar("T")
 
-DISCOVERY = 10.0
-"""Seconds between two looks for new companies."""
+DISCOVERY_INTERVAL = 10.0
+"""Seconds between two requests for the list of companies."""
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RelayConfig:
     """What to follow.
 
     Attributes:
@@ -32,72 +33,107 @@ class Plan:
     start: str
 
 
+class PaperclipServer(Protocol):
+    """The part of `PaperclipClient` that names the companies. Each method raises from `consumer.errors`."""
+
+    async def authenticate(self) -> Identity: ...
+
+    async def server_date(self) -> str | None: ...
+
+
+class StartCheckpoints(Protocol):
+    """The part of `Checkpoints` that says where to start. Each method raises `UpstreamDown`."""
+
+    start: float | None
+
+    async def read(self) -> None: ...
+
+    async def write_start(self, start: float) -> None: ...
+
+    def get(self, company: str) -> Checkpoint | None: ...
+
+
+class Follower(Protocol):
+    """The part of `CompanyFollower` that the relay needs."""
+
+    @property
+    def caught_up_at(self) -> Mapping[Source, float]: ...
+
+    @property
+    def state(self) -> RelayState: ...
+
+    async def run(self) -> None: ...
+
+
 class Relay:
     """The relay.
 
     Args:
-        open_company: makes the follower of a company from where it was left.
+        open_follower: makes the follower of a company that goes on at a checkpoint.
         now: seconds since the epoch.
 
     Attributes:
-        companies: those that are followed, by id.
-        ready: whether checkpoints were read and companies were asked for.
+        followers: by company.
+        ready: whether checkpoints and companies have been read.
     """
 
     def __init__(
         self,
-        plan: Plan,
-        paperclip: PaperclipClient,
-        checkpoints: Checkpoints,
-        open_company: Callable[[Checkpoint], Company],
-        notify: Notify,
+        config: RelayConfig,
+        paperclip: PaperclipServer,
+        checkpoints: StartCheckpoints,
+        open_follower: Callable[[Checkpoint], Follower],
+        hook: Hook,
         now: Callable[[], float] = time.time,
     ) -> None:
-        self._plan = plan
+        self._config = config
         self._paperclip = paperclip
         self._checkpoints = checkpoints
-        self._open_company = open_company
-        self._notify = notify
+        self._open_follower = open_follower
+        self._hook = hook
         self._now = now
-        self._begun = now()
-        self._trouble: RelayState | None = None
-        self._following: dict[str, asyncio.Task[None]] = {}
-        self.companies: dict[str, Company] = {}
+        self._started_at = now()
+        self._failure: RelayState | None = None
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self.followers: dict[str, Follower] = {}
         self.ready = False
 
     async def run(self) -> None:
         """Follow until cancelled.
 
         Raises:
-            Exception: following a company failed by a bug: the process must end and be started again.
+            Exception: a bug in following a company: the process must end and be started again.
         """
         try:
-            start = await self._patiently("reading the checkpoints", self._begin)
+            start = await self._retry("reading the checkpoints", self._load_start)
             while True:
-                ids = await self._patiently("asking for companies", self._visible)
-                await self._follow(ids, start)
+                companies = await self._retry("listing companies", self._list_companies)
+                await self._follow(companies, start)
                 self.ready = True
-                if self._following:
-                    await asyncio.wait(self._following.values(), timeout=DISCOVERY, return_when=asyncio.FIRST_COMPLETED)
+                if self._tasks:
+                    await asyncio.wait(
+                        self._tasks.values(), timeout=DISCOVERY_INTERVAL, return_when=asyncio.FIRST_COMPLETED
+                    )
                 else:
-                    await asyncio.sleep(DISCOVERY)
-                for task in self._following.values():
+                    await asyncio.sleep(DISCOVERY_INTERVAL)
+                for task in self._tasks.values():
                     if task.done():
                         task.result()
         finally:
-            await self._leave(list(self._following))
+            await self._stop_following(list(self._tasks))
 
     def states(self) -> list[RelayState]:
-        """How it goes, a company at a time; of the relay itself while it finds none."""
-        if not self.companies:
-            return [self._trouble] if self._trouble is not None else []
-        return [company.state for company in self.companies.values()]
+        """The state of each company; the relay's own while it finds none."""
+        if not self.followers:
+            return [self._failure] if self._failure is not None else []
+        return [follower.state for follower in self.followers.values()]
 
-    def read_at(self, source: Source) -> float:
-        """Since when all that there is has been read, seconds since the epoch, of the company furthest behind."""
-        return min((company.read_at[source] for company in self.companies.values()), default=self._begun)
+    def caught_up_at(self, source: Source) -> float:
+        """When the furthest-behind company was fully read last, seconds since the epoch."""
+        times = (follower.caught_up_at[source] for follower in self.followers.values())
+        return min(times, default=self._started_at)
 
-    async def _patiently(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retry(self, action: str, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask until there is an answer."""
         failures = 0
         while True:
@@ -105,61 +141,62 @@ class Relay:
                 answer = await ask()
             except HandlingError as error:
                 failures += 1
-                self._trouble = state_of(error)
+                self._failure = state_from_error(error)
                 delay = BACK_OFF.delay(failures)
-                told: dict[str, str | float] = {
-                    "state": self._trouble,
+                fields: dict[str, str | float] = {
+                    "state": self._failure,
                     "error": str(error),
                     "retry_in": round(delay, 1),
                 }
-                self._notify(Told(f"{what} failed", told))
+                self._hook(Notice(f"{action} failed", fields))
                 await asyncio.sleep(delay)
             else:
-                self._trouble = None
+                self._failure = None
                 return answer
 
-    async def _begin(self) -> float:
-        """Read the checkpoints; where to begin with companies that have none."""
+    async def _load_start(self) -> float:
+        """Read the checkpoints; where to start with companies that have none."""
         await self._checkpoints.read()
         start = self._checkpoints.start
         if start is None:
             start = await self._first_start()
-            await self._checkpoints.begin(start)
-        self._notify(Told("following Paperclip", {"from": iso(start), "relay_start": self._plan.start}, expected=True))
+            await self._checkpoints.write_start(start)
+        fields = {"from": format_timestamp(start), "relay_start": self._config.start}
+        self._hook(Notice("following Paperclip", fields, expected=True))
         return start
 
     async def _first_start(self) -> float:
-        if self._plan.start == "beginning":
+        if self._config.start == "beginning":
             return 0.0
-        if self._plan.start != "now":
-            return instant(self._plan.start)
-        shown = await self._paperclip.server_date()  # Paperclip's clock, not ours: its rows are compared with it
+        if self._config.start != "now":
+            return parse_timestamp(self._config.start)
+        date = await self._paperclip.server_date()  # Paperclip's clock, not ours: its rows are compared with it
         try:
-            return http_date(shown or "")
+            return parsedate_to_datetime(date or "").timestamp()
         except ValueError:
             return self._now()
 
-    async def _visible(self) -> list[str]:
-        identity = await self._paperclip.authenticate()
-        wanted = self._plan.companies
-        for company in set(wanted or ()) - set(identity.company_ids):
-            self._notify(Told("the key shows no such company", {"company": company}))
-        return [each for each in identity.company_ids if not wanted or each in wanted]
+    async def _list_companies(self) -> list[str]:
+        visible = (await self._paperclip.authenticate()).company_ids
+        configured = self._config.companies
+        for company in set(configured or ()) - set(visible):
+            self._hook(Notice("the key cannot see a configured company", {"company": company}))
+        return [company for company in visible if not configured or company in configured]
 
-    async def _follow(self, ids: Collection[str], start: float) -> None:
-        await self._leave([each for each in self._following if each not in ids])
-        for id_ in ids:
-            if id_ not in self._following:
-                checkpoint = self._checkpoints.of(id_) or Checkpoint.fresh(id_, start)
-                company = self.companies[id_] = self._open_company(checkpoint)
-                self._following[id_] = asyncio.create_task(company.run(), name=f"company {id_}")
-                self._notify(Told("following a company", {"company": id_}, expected=True))
+    async def _follow(self, companies: Collection[str], start: float) -> None:
+        await self._stop_following([company for company in self._tasks if company not in companies])
+        for company in companies:
+            if company not in self._tasks:
+                checkpoint = self._checkpoints.get(company) or Checkpoint.fresh(company, start)
+                follower = self.followers[company] = self._open_follower(checkpoint)
+                self._tasks[company] = asyncio.create_task(follower.run(), name=f"company {company}")
+                self._hook(Notice("following a company", {"company": company}, expected=True))
 
-    async def _leave(self, ids: Collection[str]) -> None:
-        tasks = [self._following.pop(each) for each in ids]
+    async def _stop_following(self, companies: Collection[str]) -> None:
+        tasks = [self._tasks.pop(company) for company in companies]
         for task in tasks:
             task.cancel()
-        for id_ in ids:
-            del self.companies[id_]
+        for company in companies:
+            del self.followers[company]
         if tasks:
             await asyncio.wait(tasks)

@@ -1,93 +1,111 @@
-"""Follows a company's runs: started and ended ones, from the list of those created last."""
+"""Polls a company's runs, in the list of those created last, for started and ended ones."""
 
 import asyncio
 from collections.abc import Collection
 from itertools import chain
 
-from consumer.paperclip.client import PaperclipClient
+from consumer.paperclip.models import Json
 from consumer.relay.checkpoints import RunPosition
-from consumer.relay.enrichment import Copies
-from consumer.relay.event_builder import TERMINAL, Json, of_run
-from consumer.relay.publisher import Outbox
-from consumer.relay.signals import Notify, Told
-from consumer.relay.times import instant
+from consumer.relay.concurrency import map_concurrently
+from consumer.relay.enrichment import EventEnricher
+from consumer.relay.event_builder import TERMINAL, events_from_run
+from consumer.relay.hooks import Hook, Notice
+from consumer.relay.protocols import EventSink, PaperclipFeed, PollResult
+from schemas.timestamps import parse_timestamp
 
 OVERLAP = 600.0
-"""Seconds, by creation, for which ended runs are looked at again: a killed one `succeeded` before it is `cancelled`."""
-PAGE, MOST = 50, 1_000
-STRAGGLERS = 5
-"""Open runs outside the list that a thorough look asks for, one by one."""
+"""Seconds, by creation, for which ended runs are read again: a killed run `succeeded` before it is `cancelled`."""
+PAGE, LONGEST_LIST = 50, 1_000
+UNLISTED_PER_SWEEP = 5
+"""Open runs outside the list that a full sweep asks for, one by one."""
 
 
-class RunFeed:
-    """One company's runs.
+class RunPoller:
+    """Polls one company's runs.
 
     Args:
-        start: seconds since the epoch; nothing that happened before is published.
+        start: seconds since the epoch; older events are not published.
     """
 
     def __init__(
-        self, client: PaperclipClient, outbox: Outbox, copies: Copies, notify: Notify, company: str, start: float
+        self,
+        paperclip: PaperclipFeed,
+        publisher: EventSink,
+        enricher: EventEnricher,
+        hook: Hook,
+        company: str,
+        start: float,
     ) -> None:
-        self._client = client
-        self._outbox = outbox
-        self._copies = copies
-        self._notify = notify
+        self._paperclip = paperclip
+        self._publisher = publisher
+        self._enricher = enricher
+        self._hook = hook
         self._company = company
         self._start = start
 
-    async def look(self, at: RunPosition, *, thorough: bool, hinted: Collection[str]) -> RunPosition:
-        """Publish what is new; where that leads to.
+    async def poll(
+        self, position: RunPosition, *, full_sweep: bool, changed: Collection[str]
+    ) -> PollResult[RunPosition]:
+        """Publish what is new since `position`.
 
         Args:
-            thorough: ask for open runs that have fallen out of the list, too.
-            hinted: runs that are said to have changed.
+            full_sweep: ask for open runs that have fallen out of the list, too.
+            changed: runs that the WebSocket reported.
+
+        Raises:
+            HandlingError: as `PaperclipFeed` and `EventSink`.
         """
-        listed, *told = await asyncio.gather(self._list(at.created - OVERLAP), *(self._whole(each) for each in hinted))
+        listed, reported = await asyncio.gather(
+            self._list(position.created - OVERLAP), map_concurrently(self._load, changed)
+        )
         rows = {row["id"]: row for row in listed}
-        outside = [each for each in at.open if each not in rows and each not in hinted]
-        asked = outside[: STRAGGLERS if thorough else 0]
-        whole = {run["id"]: run for run in chain(*told, *await asyncio.gather(*(self._whole(each) for each in asked)))}
-        runs = sorted((rows | whole).values(), key=lambda row: str(row["createdAt"]))
-        envelopes = [each for run in await asyncio.gather(*(self._events(run) for run in runs)) for each in run]
-        await self._outbox.send(await self._copies.announce(envelopes, whole))
+        unlisted = [id_ for id_ in position.open if id_ not in rows and id_ not in changed]
+        asked = unlisted[: UNLISTED_PER_SWEEP if full_sweep else 0]
+        loaded = {run["id"]: run for run in chain(*reported, *await map_concurrently(self._load, asked))}
+        runs = sorted((rows | loaded).values(), key=lambda run: str(run["createdAt"]))
+        envelopes = list(chain(*await map_concurrently(self._new_events, runs)))
+        await self._publisher.publish(await self._enricher.enrich(envelopes, loaded))
         # Those that were not asked for stand first, so that each has its turn.
-        still = [run["id"] for run in runs if run["status"] not in TERMINAL]
-        return RunPosition(
-            created=max([at.created, *(instant(run["createdAt"]) for run in runs)]),
-            open=tuple(dict.fromkeys([*(each for each in outside if each not in asked), *still])),
+        still_open = [run["id"] for run in runs if run["status"] not in TERMINAL]
+        return PollResult(
+            RunPosition(
+                created=max([position.created, *(parse_timestamp(run["createdAt"]) for run in runs)]),
+                open=tuple(dict.fromkeys([*(id_ for id_ in unlisted if id_ not in asked), *still_open])),
+            )
         )
 
-    async def _whole(self, run: str) -> list[Json]:
-        """The run with all that Paperclip shows of it; nothing if it is gone."""
-        found = await self._client.run_json(run)
-        return [] if found is None else [found]
+    async def _load(self, run_id: str) -> list[Json]:
+        """The whole run; nothing if Paperclip does not show it."""
+        run = await self._paperclip.run_json(run_id)
+        return [] if run is None else [run]
 
     async def _list(self, floor: float) -> list[Json]:
         """Runs created since, and some more. Beyond the 1,000 that one list holds, each agent's own list is read."""
         rows: list[Json] = []
-        for limit in (PAGE, MOST):
-            rows = await self._client.runs(self._company, limit)
-            if len(rows) < limit or instant(rows[-1]["createdAt"]) < floor:
+        for limit in (PAGE, LONGEST_LIST):
+            rows = await self._paperclip.runs(self._company, limit)
+            if len(rows) < limit or parse_timestamp(rows[-1]["createdAt"]) < floor:
                 return rows
-        for agent in await self._client.agents(self._company):
-            more = await self._client.runs(self._company, MOST, agent)
-            if len(more) == MOST and instant(more[-1]["createdAt"]) >= floor:
-                told = {"company": self._company, "agent": agent}
-                self._notify(Told("an agent has more new runs than Paperclip lists: some are not published", told))
-            rows += more
+        for agent in await self._paperclip.agents(self._company):
+            agents_rows = await self._paperclip.runs(self._company, LONGEST_LIST, agent)
+            if len(agents_rows) == LONGEST_LIST and parse_timestamp(agents_rows[-1]["createdAt"]) >= floor:
+                fields = {"company": self._company, "agent": agent}
+                self._hook(Notice("an agent has more new runs than Paperclip lists: some are not published", fields))
+            rows += agents_rows
         return rows
 
-    async def _events(self, run: Json) -> list[Json]:
-        """What a run has gone through and is not known to be published."""
-        envelopes = self._new(of_run(run))
+    async def _new_events(self, run: Json) -> list[Json]:
+        """The envelopes of a run's transitions that are not known to be published."""
+        envelopes = self._unpublished(events_from_run(run))
         if envelopes and run["status"] == "cancelled" and run["startedAt"] is not None:
-            envelopes = self._new(of_run(run, await self._client.run_end_statuses(run["id"])))
+            ended_before = await self._paperclip.run_end_statuses(run["id"])
+            envelopes = self._unpublished(events_from_run(run, ended_before))
         return envelopes
 
-    def _new(self, envelopes: list[Json]) -> list[Json]:
+    def _unpublished(self, envelopes: list[Json]) -> list[Json]:
         return [
-            each
-            for each in envelopes
-            if instant(each["occurredAt"]) >= self._start and not self._outbox.knows(each["eventId"])
+            envelope
+            for envelope in envelopes
+            if parse_timestamp(envelope["occurredAt"]) >= self._start
+            and not self._publisher.was_published(envelope["eventId"])
         ]

@@ -1,6 +1,6 @@
-"""Paperclip's WebSocket: it says at once that there is something to look at. It is never the source of an event.
+"""Listens to Paperclip's WebSocket, which says at once that something has changed. It is never the source of an event.
 
-It has no replay, and not every key may open it (board keys get 403): without it, looks are only less prompt.
+The WebSocket has no replay, and not every key may open it (board keys get 403). Without it, polls are only less prompt.
 """
 
 import asyncio
@@ -16,22 +16,27 @@ HEARTBEAT = 20.0
 FIRST_RETRY, LONGEST_RETRY, REFUSED_RETRY = 1.0, 30.0, 600.0
 
 
-class Wake:
-    """Wakes a follower up: to look at comments, or at runs."""
+class PollTrigger:
+    """Starts a poller's next poll before its interval is over."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
         self._runs: dict[str, None] = {}
-        self._thorough = False
+        self._full_sweep = False
 
-    def set(self, *, runs: Iterable[str] = (), thorough: bool = False) -> None:
-        """Look now; at these runs, and thoroughly if so said."""
+    @property
+    def is_set(self) -> bool:
+        """Whether a poll is due."""
+        return self._event.is_set()
+
+    def set(self, *, runs: Iterable[str] = (), full_sweep: bool = False) -> None:
+        """Poll now; `runs` have changed."""
         self._runs |= dict.fromkeys(runs)
-        self._thorough = self._thorough or thorough
+        self._full_sweep = self._full_sweep or full_sweep
         self._event.set()
 
     async def wait(self, timeout: float) -> None:
-        """Return when told to, or when the time is up."""
+        """Return when a poll is due, at the latest after `timeout` seconds."""
         try:
             async with asyncio.timeout(timeout):
                 await self._event.wait()
@@ -39,21 +44,23 @@ class Wake:
             pass
 
     def take(self) -> tuple[tuple[str, ...], bool]:
-        """The runs to look at, and whether to look thoroughly, since the last time."""
-        taken = tuple(self._runs), self._thorough
+        """The changed runs since the last call, and whether a full sweep is due; resets the trigger."""
+        taken = tuple(self._runs), self._full_sweep
         self._event.clear()
-        self._runs, self._thorough = {}, False
+        self._runs, self._full_sweep = {}, False
         return taken
 
 
-class Hints:
-    """One company's WebSocket.
+class WebSocketListener:
+    """The WebSocket of one company.
 
     Attributes:
         connected: whether it is open now.
     """
 
-    def __init__(self, base: str, headers: Mapping[str, str], company: str, comments: Wake, runs: Wake) -> None:
+    def __init__(
+        self, base: str, headers: Mapping[str, str], company: str, comments: PollTrigger, runs: PollTrigger
+    ) -> None:
         parts = urlsplit(base)
         scheme = "wss" if parts.scheme == "https" else "ws"
         path = f"{parts.path}/api/companies/{company}/events/ws"
@@ -64,18 +71,18 @@ class Hints:
         self.connected = False
 
     async def run(self) -> None:
-        """Follow it until cancelled; whatever ends it, it is opened again."""
+        """Listen until cancelled; reconnects whatever ends the connection."""
         delay = FIRST_RETRY
         async with aiohttp.ClientSession(headers=self._headers) as session:
             while True:
                 try:
                     async with session.ws_connect(self._url, heartbeat=HEARTBEAT, max_msg_size=0) as socket:
                         self.connected, delay = True, FIRST_RETRY
-                        self._comments.set(thorough=True)
-                        self._runs.set(thorough=True)
+                        self._comments.set(full_sweep=True)
+                        self._runs.set(full_sweep=True)
                         async for message in socket:
                             if message.type is aiohttp.WSMsgType.TEXT:
-                                self.take(message.data)
+                                self.handle(message.data)
                 except aiohttp.WSServerHandshakeError as error:
                     delay = REFUSED_RETRY if error.status in (401, 403, 404) else delay
                 except (aiohttp.ClientError, OSError, TimeoutError):
@@ -85,8 +92,8 @@ class Hints:
                 await asyncio.sleep(delay)
                 delay = delay if delay == REFUSED_RETRY else min(2 * delay, LONGEST_RETRY)
 
-    def take(self, text: str) -> None:
-        """Take a message; what is no news of comments or runs is passed over."""
+    def handle(self, text: str) -> None:
+        """Set the triggers that a message concerns; other messages are ignored."""
         try:
             message = json.loads(text)
             kind, payload = message["type"], message["payload"]
@@ -94,7 +101,7 @@ class Hints:
                 self._comments.set()
             elif kind == "heartbeat.run.status":
                 self._runs.set(runs=[payload["runId"]])
-                if payload["status"] in TERMINAL:  # its last answer can be a comment without an event
-                    self._comments.set(thorough=True)
+                if payload["status"] in TERMINAL:  # its last answer can be a comment without activity
+                    self._comments.set(full_sweep=True)
         except (ValueError, LookupError, TypeError):
             return

@@ -41,7 +41,7 @@ from consumer.settings.types import (
     Url,
 )
 from consumer.settings.validation import PREFIX, label, together
-from schemas.objects import Uuid
+from schemas.paperclip import Uuid
 
 SECRETS_DIR = f"{PREFIX}SECRETS_DIR"
 PLUGIN_NAMES = {
@@ -259,7 +259,7 @@ class Settings(BaseSettings):
         return self
 
     def memory_policy(self) -> MemoryPolicy:
-        """The rules of memory that these settings make. `bank_id` counts unless `dynamic_bank_id` is true."""
+        """Return the memory policy of these settings. `bank_id` counts unless `dynamic_bank_id` is true."""
         return MemoryPolicy(
             static_bank=None if self.dynamic_bank_id else self.bank_id,
             granularity=self.bank_granularity,

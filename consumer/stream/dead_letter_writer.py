@@ -1,15 +1,13 @@
 """Writes dead letters: the record's raw bytes, with what happened to it in headers."""
 
 import traceback
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from pathlib import PurePath
 
 from consumer.errors import HandlingError
-from consumer.stream.records import WorkItem
+from consumer.stream.records import Headers, WorkItem
 
 HEADER = "dead-letter-"
-
-Headers = Sequence[tuple[str, bytes | None]]
 
 Write = Callable[[str, bytes | None, bytes | None, Headers], Awaitable[None]]
 """Writes (topic, key, value, headers) and returns once acknowledged; raises if it fails or does not fit."""

@@ -1,6 +1,6 @@
 """A Kafka record as the engine sees it, and its state on the way through a lane."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
@@ -8,6 +8,10 @@ from consumer.errors import DeadLetterReason
 
 Key: TypeAlias = tuple[str, int, bytes | int]
 """The unit of ordering: topic, partition and key. A record without a key has its own: its offset."""
+
+
+Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
+"""A record's headers in order; names can repeat."""
 
 
 class Partition(NamedTuple):

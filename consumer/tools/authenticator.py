@@ -3,9 +3,10 @@
 import asyncio
 import hashlib
 import time
-from collections import OrderedDict
 from collections.abc import Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Protocol
+
+from cachetools import TTLCache
 
 from consumer.errors import DownKind, Permanent, UpstreamDown
 from consumer.paperclip.models import Identity
@@ -13,7 +14,6 @@ from consumer.tools.credentials import Agent, Claims, ToolError, agent_from_gate
 
 CACHE_SIZE = 10_000
 """Bearers whose owner is cached, and as many refused ones: guessed keys never evict valid ones."""
-V = TypeVar("V")
 
 
 class KeyOwnerLookup(Protocol):
@@ -41,8 +41,8 @@ class Authenticator:
     ) -> None:
         self._secret = secret
         self._owner_lookup = owner_lookup
-        self._owners: _TTLCache[Identity] = _TTLCache(CACHE_SIZE, ttl, clock)
-        self._refused: _TTLCache[bool] = _TTLCache(CACHE_SIZE, ttl, clock)
+        self._owners: TTLCache[bytes, Identity] = TTLCache(CACHE_SIZE, ttl, clock)
+        self._refused: TTLCache[bytes, bool] = TTLCache(CACHE_SIZE, ttl, clock)
         self._lookups: dict[bytes, asyncio.Task[Identity | None]] = {}
 
     def is_gateway(self, claims: Claims) -> bool:
@@ -90,23 +90,3 @@ class Authenticator:
         else:
             self._owners[key] = owner
         return owner
-
-
-class _TTLCache(Generic[V]):
-    """Values with a time to live; the oldest is evicted first."""
-
-    def __init__(self, size: int, ttl: float, clock: Callable[[], float]) -> None:
-        self._size = size
-        self._ttl = ttl
-        self._clock = clock
-        self._values: OrderedDict[bytes, tuple[float, V]] = OrderedDict()
-
-    def get(self, key: bytes) -> V | None:
-        entry = self._values.get(key)
-        return entry[1] if entry is not None and self._clock() < entry[0] else None
-
-    def __setitem__(self, key: bytes, value: V) -> None:
-        self._values.pop(key, None)
-        self._values[key] = (self._clock() + self._ttl, value)
-        while len(self._values) > self._size or next(iter(self._values.values()))[0] <= self._clock():
-            self._values.popitem(last=False)

@@ -7,7 +7,7 @@ from typing import Protocol
 from consumer.memory.banks import choose_bank
 from consumer.memory.policy import MemoryPolicy
 from consumer.tools.credentials import Agent, ToolError
-from schemas.objects import Issue, Run
+from schemas.paperclip import Issue, Run
 from schemas.recalls import RecallRecord
 
 NOT_YOUR_RUN = "The run that the request names is not yours."
@@ -66,11 +66,11 @@ class BankResolver:
 
     def __init__(
         self,
-        rules: MemoryPolicy,
+        policy: MemoryPolicy,
         find_recall: Callable[[str], RecallRecord | None],
         paperclip_for: Callable[[Agent], PaperclipLookups | None],
     ) -> None:
-        self._rules = rules
+        self._policy = policy
         self._find_recall = find_recall
         self._paperclip_for = paperclip_for
 
@@ -94,7 +94,7 @@ class BankResolver:
                 raise ToolError(NOT_YOUR_RUN)
             return RunContext(record)
         paperclip = self._paperclip_for(agent)
-        needed = agent.bearer is not None or fetch or self._rules.needs_user
+        needed = agent.bearer is not None or fetch or self._policy.needs_user
         if not needed or paperclip is None:
             return RunContext()
         run = await paperclip.run(agent.run)
@@ -103,20 +103,20 @@ class BankResolver:
         return RunContext(run=run)
 
     async def resolve_bank(self, agent: Agent, run: RunContext) -> BankRef:
-        """The bank of a call: the run's, else the one that the rules give; never a wider one for lack of information.
+        """The bank of a call: the run's, else the one that the policy gives; never a wider one for lack of information.
 
         Raises:
-            ToolError: the rules give no bank.
+            ToolError: the policy gives no bank.
             HandlingError: Paperclip did not answer.
         """
-        rules, record = self._rules, run.record
+        policy, record = self._policy, run.record
         if record is not None and record.bank_id is not None:
             return BankRef(record.bank_id, record.issue_id, record.user_id)
         issue_id, issue = run.issue_id, None
-        if rules.needs_user:
+        if policy.needs_user:
             issue = await self._issue(agent, issue_id)
             issue_id = issue.id
-        choice = choose_bank(rules, company=agent.company, agent=agent.agent, issue=issue)
+        choice = choose_bank(policy, company=agent.company, agent=agent.agent, issue=issue)
         if choice is None:
             raise ToolError(NO_USER, 409)
         return BankRef(choice.bank, issue_id, choice.user)

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from schemas.objects import UUID_PATTERN
+from schemas.paperclip import UUID_PATTERN
 
 AUTHORIZATION = "authorization"
 COMPANY, AGENT = "x-paperclip-company-id", "x-paperclip-agent-id"

@@ -82,7 +82,7 @@ class ToolDispatcher:
         self._observe(tool, result.outcome, asyncio.get_running_loop().time() - context.started)
 
     def _check_enabled(self, agent: Agent) -> None:
-        if not self.service.rules.is_enabled(agent.agent):
+        if not self.service.policy.is_enabled(agent.agent):
             raise ToolError("Memory is not enabled for you: your agent is not in enabled_agent_ids.", 403)
 
     async def _run(self, tool: Tool, context: CallContext, agent: Agent, function: ToolFunction) -> ToolResult:

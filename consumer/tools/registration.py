@@ -1,7 +1,9 @@
-"""`connect`: registers the tools in Paperclip, for one company. Doing it again changes nothing that is as it should be.
+"""`connect`: registers the tools in Paperclip for one company. Running it again changes nothing that is already right.
 
-Paperclip keeps the shared secret, sends it as a Bearer with every call, and adds the headers that say which agent and
-run calls. The one way to see whether Paperclip's secret is ours is to let it list our tools: a wrong one is refused.
+Paperclip keeps the shared secret, sends it as a Bearer with every request, and adds the headers that name the calling
+agent and run. Two things must hold for an agent: Paperclip can list the tools, and it can call one. Releases since
+2026.831 list with the credentials of the connection but call with those of the connection's *grant*, so a listing that
+works proves nothing about a call. `connect` therefore ends with a call, made as an agent makes it.
 """
 
 from collections.abc import Callable
@@ -12,34 +14,38 @@ from typing import Any, TypeVar
 from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http.rest_client import RestClient
 from consumer.http.transport import Response, quote_segment
+from consumer.tools import registration_replies as replies
 from consumer.tools.mcp_server import MCP_PATH
 
 T = TypeVar("T")
 Json = dict[str, Any]
 
-NAME = "paperclip-memory"
 SECRET_NAME = "paperclip-memory-tools"  # noqa: S105 - the secret's name
 FORWARDED = ["company_id", "agent_id", "run_id", "issue_id"]
-_REFUSED = "oauth_challenge"  # Paperclip's code for a 401 of the tools
-_FAILED = (422, 502)
+PROOF = {"toolName": "hindsight_recall", "parameters": {"query": "paperclip-memory connect"}}
+_LISTING_FAILED = (422, 502)
+_GONE = ("terminated", "archived", "pending_approval")
 
 
 class ConnectOperation(StrEnum):
-    """What is asked of Paperclip."""
+    """A request of `connect` to Paperclip."""
 
     SECRETS = "secrets"
+    APPLICATIONS = "applications"
     CONNECTIONS = "connections"
+    GRANTS = "grants"
     INSTALLS = "installs"
     CATALOG = "catalog"
+    TEST_CALL = "test_call"
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
-    """What the connection must be.
+class ConnectionSpec:
+    """The connection as it must be.
 
     Attributes:
         url: base URL under which Paperclip reaches the tools.
-        secret: what the tools were started with.
+        secret: the secret that the tools were started with.
     """
 
     company: str
@@ -47,118 +53,196 @@ class Wanted:
     secret: str
 
 
-class Connect:
-    """One run of the command.
+class ToolRegistration:
+    """One run of `connect`.
 
     Args:
-        paperclip: its API, with the key of somebody who may manage tools.
-        say: gets one line for each step.
+        paperclip: its API, with the key of a person who may manage tools.
+        echo: receives one line for each step.
         dry_run: change nothing; say what would be done.
     """
 
-    def __init__(self, paperclip: RestClient, wanted: Wanted, say: Callable[[str], None], *, dry_run: bool) -> None:
+    def __init__(
+        self, paperclip: RestClient, spec: ConnectionSpec, echo: Callable[[str], None], *, dry_run: bool
+    ) -> None:
         self._paperclip = paperclip
-        self._wanted = wanted
-        self._say = say
+        self._spec = spec
+        self._echo = echo
         self._dry_run = dry_run
+        self._company = f"/api/companies/{quote_segment(spec.company)}"
 
     async def run(self) -> bool:
-        """Whether Paperclip can use the tools now (in a dry run: whether it could be found out what is to do).
+        """Whether agents can use the tools now; in a dry run, whether Paperclip could be asked what to do.
 
         Raises:
             HandlingError: Paperclip did not answer, or not as expected.
         """
-        secret_id, fresh = await self._secret()
-        connection = await self._connection(secret_id)
-        await self._install(connection)
+        secret_id, is_new = await self._ensure_secret()
+        connection = await self._ensure_connection(secret_id)
+        await self._ensure_grant(connection, secret_id)
+        installs = await self._ensure_installs(connection)
         if self._dry_run:
-            self._say("would refresh the catalog of tools")
+            self._echo("would refresh the catalog of tools, and call one as an agent")
             return True
-        failure = await self._refresh(connection)
-        if failure == _REFUSED and not fresh:
+        problem = await self._refresh_catalog(connection)
+        if problem == replies.REFUSED and not is_new:
             rotate = f"/api/secrets/{secret_id}/rotate"
-            await self._ask(ConnectOperation.SECRETS, "POST", rotate, _object, {"value": self._wanted.secret})
-            self._say(f"secret {SECRET_NAME}: was another one, replaced")
-            failure = await self._refresh(connection)
-        if failure is not None:
-            self._say(f"✗ {_explain(failure, self._wanted.url)}")
-        return failure is None
+            await self._ask(ConnectOperation.SECRETS, "POST", rotate, replies.single, {"value": self._spec.secret})
+            self._echo(f"secret {SECRET_NAME}: was another one, replaced")
+            problem = await self._refresh_catalog(connection)
+        if problem is not None:
+            self._echo(f"✗ {replies.explain_listing(problem, self._spec.url)}")
+            return False
+        return await self._prove_call(connection, installs)
 
-    async def _secret(self) -> tuple[str, bool]:
-        """The id of Paperclip's copy of the secret, and whether it was made just now."""
-        path = f"/api/companies/{quote_segment(self._wanted.company)}/secrets"
-        for secret in await self._ask(ConnectOperation.SECRETS, "GET", path, _rows):
+    async def _ensure_secret(self) -> tuple[str, bool]:
+        """The id of Paperclip's copy of the secret, and whether it was created just now."""
+        path = f"{self._company}/secrets"
+        for secret in await self._ask(ConnectOperation.SECRETS, "GET", path, replies.rows):
             if secret["name"] == SECRET_NAME and secret.get("status") != "deleted":
-                self._say(f"secret {SECRET_NAME}: is there")
+                self._echo(f"secret {SECRET_NAME}: exists")
                 return secret["id"], False
         if self._dry_run:
-            self._say(f"secret {SECRET_NAME}: would be created")
+            self._echo(f"secret {SECRET_NAME}: would be created")
             return "", True
-        described = {"name": SECRET_NAME, "value": self._wanted.secret, "description": "Shared with paperclip-memory."}
-        created = await self._ask(ConnectOperation.SECRETS, "POST", path, _object, described)
-        self._say(f"secret {SECRET_NAME}: created")
+        body = {"name": SECRET_NAME, "value": self._spec.secret, "description": "Shared with paperclip-memory."}
+        created = await self._ask(ConnectOperation.SECRETS, "POST", path, replies.single, body)
+        self._echo(f"secret {SECRET_NAME}: created")
         return created["id"], True
 
-    async def _connection(self, secret_id: str) -> Json:
-        path = f"/api/companies/{quote_segment(self._wanted.company)}/tools/connections"
-        wanted = self._body(secret_id)
-        url = wanted["config"]["url"]
-        for connection in await self._ask(ConnectOperation.CONNECTIONS, "GET", path, _connections):
-            if connection["name"] != NAME or connection["status"] == "archived":
+    async def _ensure_connection(self, secret_id: str) -> Json:
+        """The connection; {} where a dry run would create it."""
+        fields = self._fields(secret_id)
+        url = fields["config"]["url"]
+        listed = await self._ask(
+            ConnectOperation.CONNECTIONS, "GET", f"{self._company}/tools/connections", replies.connections
+        )
+        for connection in listed:
+            if connection["name"] != replies.NAME or connection["status"] == "archived":
                 continue
-            differing = [name for name, value in wanted.items() if connection.get(name) != value]
+            differing = {name: value for name, value in fields.items() if connection.get(name) != value}
             if not differing:
-                self._say(f"connection {NAME}: is as it should be ({url})")
+                self._echo(f"connection {replies.NAME}: is as it should be ({url})")
                 return connection
             if self._dry_run:
-                self._say(f"connection {NAME}: would be updated ({', '.join(differing)}; {url})")
+                self._echo(f"connection {replies.NAME}: would be updated ({', '.join(differing)}; {url})")
                 return connection
-            changes = {name: wanted[name] for name in differing}
-            where = f"/api/tool-connections/{connection['id']}"
-            updated = await self._ask(ConnectOperation.CONNECTIONS, "PATCH", where, _object, changes)
-            self._say(f"connection {NAME}: updated ({', '.join(differing)}; {url})")
+            updated = await self._patch(connection, differing)
+            self._echo(f"connection {replies.NAME}: updated ({', '.join(differing)}; {url})")
             return updated
         if self._dry_run:
-            self._say(f"connection {NAME}: would be created ({url})")
+            self._echo(f"connection {replies.NAME}: would be created ({url})")
             return {}
-        made = {"name": NAME, "applicationName": NAME, "transport": "mcp_remote", "authKind": "api_key", **wanted}
-        created = await self._ask(ConnectOperation.CONNECTIONS, "POST", path, _object, made)
-        self._say(f"connection {NAME}: created ({url})")
+        application = await self._application()
+        body = {"name": replies.NAME, **application, "transport": "mcp_remote", "authKind": "api_key", **fields}
+        path = f"{self._company}/tools/connections"
+        created = await self._ask(ConnectOperation.CONNECTIONS, "POST", path, replies.single, body)
+        self._echo(f"connection {replies.NAME}: created ({url})")
         return created
 
-    async def _install(self, connection: Json) -> None:
-        """Give the tools to the whole company, unless somebody has already said who gets them."""
-        path = f"/api/tool-connections/{connection.get('id')}/installs"
-        given = await self._ask(ConnectOperation.INSTALLS, "GET", path, _installs) if connection else []
-        if given:
-            self._say(f"installed for: {', '.join(sorted({str(each['targetType']) for each in given}))} ({len(given)})")
-            return
-        if self._dry_run:
-            self._say("would be installed for: company")
-            return
-        company = {"targetType": "company", "targetId": self._wanted.company}
-        await self._ask(ConnectOperation.INSTALLS, "PUT", path, _installs, {"installs": [company]})
-        self._say("installed for: company")
+    async def _application(self) -> Json:
+        """The field that names the connection's application.
 
-    async def _refresh(self, connection: Json) -> str | None:
-        """Let Paperclip list the tools; why it could not, in Paperclip's code or words."""
+        A connection that was deleted in Paperclip leaves its application behind, archived, and Paperclip answers 409
+        to a second one of that name: so the old one is used again.
+        """
+        path = f"{self._company}/tools/applications"
+        for application in await self._ask(ConnectOperation.APPLICATIONS, "GET", path, replies.applications):
+            if application["name"] == replies.NAME:
+                if application["status"] != "active":
+                    path = f"/api/tool-applications/{application['id']}"
+                    await self._ask(ConnectOperation.APPLICATIONS, "PATCH", path, replies.single, {"status": "active"})
+                return {"applicationId": application["id"]}
+        return {"applicationName": replies.NAME}
+
+    async def _ensure_grant(self, connection: Json, secret_id: str) -> None:
+        """Give the default grant the secret, in releases whose calls take their credentials from it.
+
+        Such a release calls the kind of that grant `organization`; the one before (`workspace`) calls with the
+        connection's credentials, and fails on a connection that names the secret a second time.
+        """
+        if not connection:
+            return
+        path = f"/api/tool-connections/{connection['id']}/grants"
+        grants = await self._ask(ConnectOperation.GRANTS, "GET", path, replies.grants)
+        shared = [grant for grant in grants if grant["kind"] == "organization" and grant["status"] == "active"]
+        if not any(grant["kind"] == "organization" for grant in grants):
+            return
+        reference = {"secretId": secret_id, "configPath": replies.GRANT_PATH}
+        if any(grant["isDefault"] and replies.refers_to(grant, secret_id) for grant in shared):
+            self._echo("grant: holds the secret")
+        elif self._dry_run:
+            self._echo("grant: would be given the secret")
+            return
+        else:
+            body = {"credentialSecretRefs": [reference], "isDefault": True}
+            await self._ask(ConnectOperation.GRANTS, "POST", f"{path}/installations", replies.single, body)
+            for grant in shared:  # a call takes the default grant; an older one would only confuse the operator
+                await self._ask(ConnectOperation.GRANTS, "DELETE", f"{path}/{grant['id']}", replies.single)
+            self._echo("grant: given the secret")
+        # Paperclip copies the connection's secrets whenever it renews the grant.
+        if not replies.refers_to(connection, secret_id):
+            await self._patch(connection, {"credentialSecretRefs": [reference]})
+
+    async def _ensure_installs(self, connection: Json) -> list[Json]:
+        """Give the tools to the whole company, unless the operator has already chosen who gets them."""
+        path = f"/api/tool-connections/{connection.get('id')}/installs"
+        installs = await self._ask(ConnectOperation.INSTALLS, "GET", path, replies.installs) if connection else []
+        if installs:
+            targets = sorted({str(install["targetType"]) for install in installs})
+            self._echo(f"installed for: {', '.join(targets)} ({len(installs)})")
+            return installs
+        if self._dry_run:
+            self._echo("would be installed for: company")
+            return []
+        company = {"targetType": "company", "targetId": self._spec.company}
+        installs = await self._ask(ConnectOperation.INSTALLS, "PUT", path, replies.installs, {"installs": [company]})
+        self._echo("installed for: company")
+        return installs
+
+    async def _refresh_catalog(self, connection: Json) -> str | None:
+        """Let Paperclip list the tools; None, or why it could not, in Paperclip's code or words."""
         path = f"/api/tool-connections/{connection['id']}/catalog/refresh"
-        reply = await self._call(ConnectOperation.CATALOG, "POST", path, {}, accept=_FAILED)
-        if reply.status in _FAILED:
-            return self._paperclip.read(reply, ConnectOperation.CATALOG, _failure)
-        self._say(self._paperclip.read(reply, ConnectOperation.CATALOG, _catalog))
+        reply = await self._call(ConnectOperation.CATALOG, "POST", path, {}, accept=_LISTING_FAILED)
+        if reply.status in _LISTING_FAILED:
+            return self._paperclip.read(reply, ConnectOperation.CATALOG, replies.listing_problem)
+        self._echo(self._paperclip.read(reply, ConnectOperation.CATALOG, replies.describe_catalog))
         return None
 
-    def _body(self, secret_id: str) -> Json:
+    async def _prove_call(self, connection: Json, installs: list[Json]) -> bool:
+        """Call a tool through Paperclip's gateway as one of the agents; whether that worked, or nobody could call."""
+        path = f"/api/tool-connections/{connection['id']}"
+        agents = await self._ask(ConnectOperation.TEST_CALL, "GET", f"{path}/test-agents", replies.agents)
+        chosen = {install["targetId"] for install in installs if install["targetType"] == "agent"}
+        callers = [agent for agent in agents if agent["status"] not in _GONE and (not chosen or agent["id"] in chosen)]
+        if not callers:
+            self._echo("! no call was tried: the company has no agent yet that has the tools. Run connect again then.")
+            return True
+        caller = callers[0]
+        reply = await self._call(
+            ConnectOperation.TEST_CALL, "POST", f"{path}/test-calls", {"agentId": caller["id"], **PROOF}, accept=(404,)
+        )
+        answer = self._paperclip.read(reply, ConnectOperation.TEST_CALL, dict)
+        if "result" in answer:
+            self._echo(f"call as {caller['name']}: works")
+            return True
+        self._echo(f"✗ call as {caller['name']}: {replies.explain_call(answer, self._spec.url)}")
+        return False
+
+    def _fields(self, secret_id: str) -> Json:
         authorization = {
-            "name": "authorization",
+            "name": replies.CREDENTIAL,
             "secretId": secret_id,
             "placement": "header",
             "key": "Authorization",
             "prefix": "Bearer ",
         }
-        config = {"url": self._wanted.url + MCP_PATH, "headerPolicy": {"metadata": {"forward": FORWARDED}}}
+        config = {"url": self._spec.url + MCP_PATH, "headerPolicy": {"metadata": {"forward": FORWARDED}}}
         return {"status": "active", "enabled": True, "config": config, "credentialRefs": [authorization]}
+
+    async def _patch(self, connection: Json, changes: Json) -> Json:
+        path = f"/api/tool-connections/{connection['id']}"
+        return await self._ask(ConnectOperation.CONNECTIONS, "PATCH", path, replies.single, changes)
 
     async def _ask(
         self,
@@ -174,7 +258,7 @@ class Connect:
         self, operation: ConnectOperation, method: str, path: str, body: object, accept: tuple[int, ...] = ()
     ) -> Response:
         try:
-            return await self._paperclip.call(operation, method, path, body, accept=accept)
+            reply = await self._paperclip.call(operation, method, path, body, accept=(*accept, 409))
         except Permanent as error:
             if error.reason is not DeadLetterReason.FORBIDDEN:
                 raise
@@ -183,35 +267,12 @@ class Connect:
                 reason=error.reason,
                 upstream=Upstream.PAPERCLIP,
             ) from error
-
-
-def _object(value: Any) -> Json:
-    return {**value, "id": str(value["id"])}
-
-
-def _rows(value: Any) -> list[Json]:
-    return [_object(row) for row in value]
-
-
-def _connections(value: Any) -> list[Json]:
-    return _rows(value["connections"])
-
-
-def _installs(value: Any) -> list[Json]:
-    return [dict(row) for row in value["installs"]]
-
-
-def _failure(value: Any) -> str:
-    code = value.get("code") or (value.get("details") or {}).get("code")
-    return _REFUSED if code == _REFUSED else str(value["error"])
-
-
-def _catalog(value: Any) -> str:
-    states = ", ".join(f"{entry['toolName']} {entry['status']}" for entry in value["catalog"])
-    return f"tools: {states}; health {value['connection']['healthStatus']}"
-
-
-def _explain(failure: str, url: str) -> str:
-    if failure == _REFUSED:
-        return f"the tools at {url} refuse the secret: start them with this tools_shared_secret, then connect again"
-    return f"Paperclip cannot list the tools at {url}: {failure}; are they running, is tools_url right for Paperclip?"
+        if reply.status == 409:
+            said = self._paperclip.read(reply, operation, lambda value: str(value["error"]))
+            raise Permanent(
+                f"Paperclip refuses to change its {operation}: {said}. Look at {replies.NAME!r} among the company's "
+                "apps in Paperclip; delete or rename what stands in the way there, then run connect again",
+                reason=DeadLetterReason.REJECTED,
+                upstream=Upstream.PAPERCLIP,
+            )
+        return reply

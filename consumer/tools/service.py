@@ -5,11 +5,11 @@ from collections.abc import Callable
 from consumer.errors import HandlingError
 from consumer.handlers.context import Hindsight
 from consumer.handlers.lookups import recall_with_fallback
-from consumer.memory.documents import Memory
+from consumer.memory.documents import Memory, build_metadata
 from consumer.memory.operation_ids import operation_id, stable_id
 from consumer.memory.policy import MemoryPolicy
 from consumer.memory.recall_query import MAX_CHARACTERS, build_query, is_searchable
-from consumer.memory.sanitize import is_blank, sanitize, strip_unencodable
+from consumer.memory.sanitize import is_blank, sanitize
 from consumer.tools.arguments import RecallArguments, RetainArguments
 from consumer.tools.bank_resolver import BankRef, BankResolver, PaperclipLookups, RunContext
 from consumer.tools.credentials import Agent, ToolError
@@ -30,14 +30,14 @@ class MemoryService:
 
     def __init__(
         self,
-        rules: MemoryPolicy,
+        policy: MemoryPolicy,
         hindsight: Hindsight,
         find_recall: Callable[[str], RecallRecord | None],
         paperclip_for: Callable[[Agent], PaperclipLookups | None],
     ) -> None:
-        self.rules = rules
+        self.policy = policy
         self._hindsight = hindsight
-        self._resolver = BankResolver(rules, find_recall, paperclip_for)
+        self._resolver = BankResolver(policy, find_recall, paperclip_for)
         self._paperclip_for = paperclip_for
 
     async def recall(self, agent: Agent, arguments: RecallArguments) -> ToolResult:
@@ -94,7 +94,7 @@ class MemoryService:
         return ToolResult(SAVED, ToolOutcome.LIVE, document_id=document)
 
     async def _recall_live(self, bank: BankRef, query: str) -> ToolResult:
-        texts = await recall_with_fallback(self._hindsight, bank.bank, query, self.rules)
+        texts = await recall_with_fallback(self._hindsight, bank.bank, query, self.policy)
         return memories(texts, ToolOutcome.LIVE)
 
     async def _query_for(self, agent: Agent, run: RunContext) -> str:
@@ -113,8 +113,7 @@ class MemoryService:
 
 def document_id(agent: Agent, content: str) -> str:
     """UUIDv5 of what identifies a retained text: company, agent, run if there is one, and the text."""
-    parts = ["hindsight_retain", agent.company, agent.agent, agent.run or "", content]
-    return stable_id(*parts)
+    return stable_id("hindsight_retain", agent.company, agent.agent, agent.run or "", content)
 
 
 def _is_usable(record: RecallRecord) -> bool:
@@ -122,12 +121,12 @@ def _is_usable(record: RecallRecord) -> bool:
 
 
 def _metadata(agent: Agent, bank: BankRef) -> dict[str, str]:
-    """Strings only: Hindsight answers 422 to null, so missing values are left out."""
-    values = {
-        "agentId": agent.agent,
-        "companyId": agent.company,
-        "runId": agent.run,
-        "issueId": bank.issue,
-        "userId": bank.user,
-    }
-    return {name: strip_unencodable(value) for name, value in values.items() if value}
+    return build_metadata(
+        {
+            "agentId": agent.agent,
+            "companyId": agent.company,
+            "runId": agent.run,
+            "issueId": bank.issue,
+            "userId": bank.user,
+        }
+    )

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.site import Site, open_site
+from tests.e2e.installation import Installation, open_installation
 from tests.support.kafka import Broker
 
 
 @pytest.fixture
-def site(broker: Broker, hindsight: Hindsight, tmp_path: Path) -> Iterator[Site]:
+def installation(broker: Broker, hindsight: Hindsight, tmp_path: Path) -> Iterator[Installation]:
     """Topics, groups and a company of this test's own, on a Hindsight that needs no key."""
-    with open_site(broker, hindsight, tmp_path) as opened:
+    with open_installation(broker, hindsight, tmp_path) as opened:
         yield opened

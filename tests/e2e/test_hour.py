@@ -1,4 +1,4 @@
-"""An hour of work in small, with everything killed once along the way: nothing is missing, doubled or left over.
+"""An hour of work in small, with everything killed once along the way: nothing is missing, duplicate or orphaned.
 
 Real Paperclip, Hindsight and Apache Kafka. `PAPERCLIP_MEMORY_TEST_FULL_SIZE=1` gives it its full size.
 """
@@ -13,14 +13,19 @@ import pytest
 
 from consumer.embedded.hindsight import Hindsight
 from demo.ours import Service
-from tests.e2e.office import SAY, Json, Listener, Office, office, settle
-from tests.e2e.relay_site import FULL_SIZE, RelaySite, what
+from tests.e2e.paperclip_company import SAY, Json, ListenerPlugin, PaperclipCompany, eventually, paperclip_company
+from tests.e2e.relay_installation import FULL_SIZE, RelayInstallation, what
 from tests.support import kafka_jvm
 from tests.support.kafka import Broker, Kind
 from tests.support.kafka_jvm import JvmKafka
-from tests.support.paperclip import Paperclip
+from tests.support.paperclip import Packages, Paperclip, Target
 
-pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(1500 if FULL_SIZE else 480)]
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.every_paperclip,
+    pytest.mark.real_kafka,
+    pytest.mark.timeout(1500 if FULL_SIZE else 480),
+]
 
 COMPANIES, ISSUES, COMMENTS = (3, 60, 600) if FULL_SIZE else (3, 12, 90)
 
@@ -36,28 +41,28 @@ class Killable(Protocol):
     def start(self) -> None: ...
 
 
-class Company:
+class BusyCompany:
     """One company of the hour: Busy works on what wakes it, Quiet is paused and only owns things."""
 
-    def __init__(self, acme: Office, issues: int, chance: random.Random) -> None:
-        self.office = acme
+    def __init__(self, acme: PaperclipCompany, issues: int, chance: random.Random) -> None:
+        self.company = acme
         self.chance = chance
         self.agents = [acme.agent("Busy", BUSY), acme.agent("Quiet")]
         busy, quiet = self.agents
         acme.pause(quiet)
         self.key = acme.key(busy)
         self.busy_issue = acme.issue("Keep the lights on", busy, status="todo", description="Report every day.")
-        self.run = settle("Busy runs", lambda: acme.run_of(busy, self.busy_issue))
+        self.run = eventually("Busy runs", lambda: acme.run_of(busy, self.busy_issue))
         self.issues = [acme.issue(f"Issue {number}", quiet) for number in range(issues - 1)]
         self.half: set[str] = set()
 
     @property
     def banks(self) -> list[str]:
-        return [self.office.bank(agent) for agent in self.agents]
+        return [self.company.bank(agent) for agent in self.agents]
 
     def comment(self, number: int) -> None:
         """One comment, of one of the kinds there are."""
-        acme, issue = self.office, self.chance.choice(self.issues[1:])  # the first is always somebody's
+        acme, issue = self.company, self.chance.choice(self.issues[1:])  # the first is always somebody's
         kind = number % 20
         if kind == 0:
             acme.say(self.busy_issue, f"Please look at {number}.")  # wakes Busy
@@ -76,40 +81,42 @@ class Company:
             acme.say(issue, f"Decision {number}: " + "we keep it. " * self.chance.randrange(1, 40))
 
     def cancel_a_run(self) -> None:
-        for run in self.office.runs():
+        for run in self.company.runs():
             if run["status"] in ("queued", "running"):
-                self.office.post(f"/api/heartbeat-runs/{run['id']}/cancel")
+                self.company.post(f"/api/heartbeat-runs/{run['id']}/cancel")
                 return
 
     def at_rest(self) -> bool:
-        return all(run["status"] not in ("queued", "running") for run in self.office.runs())
+        return all(run["status"] not in ("queued", "running") for run in self.company.runs())
 
     def comments(self) -> list[Json]:
-        listed = self.office.get(f"/api/companies/{self.office.id}/issues", limit=1000)
-        return [each for issue in listed for each in self.office.comments(issue["id"])]
+        listed = self.company.get(f"/api/companies/{self.company.id}/issues", limit=1000)
+        return [each for issue in listed for each in self.company.comments(issue["id"])]
 
 
 @pytest.fixture
-def own_paperclip(paperclip_packages: Path, server_logs: Path) -> Iterator[Paperclip]:
+def own_paperclip(paperclip_packages: Packages, paperclip_target: Target, server_logs: Path) -> Iterator[Paperclip]:
     """A Paperclip that nobody else uses while it is killed."""
-    with Paperclip(paperclip_packages, server_logs) as server:
+    with Paperclip(paperclip_packages, server_logs, paperclip_target.mode) as server:
         yield server
 
 
 def test_an_hour_of_work(
-    own_paperclip: Paperclip, paperclip_packages: Path, hindsight: Hindsight, tmp_path: Path
+    own_paperclip: Paperclip, paperclip_packages: Packages, hindsight: Hindsight, tmp_path: Path
 ) -> None:
     if not kafka_jvm.available():
         pytest.fail("needs an Apache Kafka that it can kill: a JVM and Maven")
     chance = random.Random(7)  # noqa: S311 - the same hour each time
     with ExitStack() as stack:
         kafka = stack.enter_context(JvmKafka(tmp_path))
-        offices = [stack.enter_context(office(own_paperclip, f"Company {number}")) for number in range(COMPANIES)]
-        listener = Listener(offices[0], paperclip_packages)
-        companies = [Company(each, ISSUES // COMPANIES, chance) for each in offices]
-        site = RelaySite(Broker(kafka.bootstrap_servers, Kind.JVM), hindsight, tmp_path, *offices)
-        relay = stack.enter_context(Service("relay", site.settings, tmp_path / "relay.log"))
-        worker = stack.enter_context(Service("worker", site.settings, tmp_path / "worker.log"))
+        hosts = [
+            stack.enter_context(paperclip_company(own_paperclip, f"Company {number}")) for number in range(COMPANIES)
+        ]
+        listener = ListenerPlugin(hosts[0], paperclip_packages)
+        companies = [BusyCompany(each, ISSUES // COMPANIES, chance) for each in hosts]
+        installation = RelayInstallation(Broker(kafka.bootstrap_servers, Kind.JVM), hindsight, tmp_path, *hosts)
+        relay = stack.enter_context(Service("relay", installation.settings, tmp_path / "relay.log"))
+        worker = stack.enter_context(Service("worker", installation.settings, tmp_path / "worker.log"))
 
         accidents: list[Callable[[], None]] = [
             lambda: _again(relay.server),
@@ -125,25 +132,27 @@ def test_an_hour_of_work(
                 accidents.pop(0)()
         assert not accidents
 
-        settle("all runs have ended", lambda: all(company.at_rest() for company in companies), deadline=180)
+        eventually("all runs have ended", lambda: all(company.at_rest() for company in companies), deadline=180)
         heard = {what(event) for event in listener.heard()}
-        settle("all that the plugin heard is published", lambda: heard <= site.published())
+        eventually("all that the plugin heard is published", lambda: heard <= installation.published())
         banks = [bank for company in companies for bank in company.banks]
         half = {id_ for company in companies for id_ in company.half}
         living = {each["id"] for company in companies for each in company.comments() if not each["deletedAt"]}
         assert half <= living
         created = {("issue.comment.created", id_) for id_ in living}
-        settle("every comment is published", lambda: created <= site.published())
-        settle("all is handled", lambda: site.lag() == 0, deadline=120, every=1)
-        settle("all is digested", lambda: all(site.digested(bank) for bank in banks), deadline=600, every=1)
-        reports = settle("the audit has judged all", lambda: _judged(site, companies), deadline=120, every=3)
+        eventually("every comment is published", lambda: created <= installation.published())
+        eventually("all is handled", lambda: installation.lag() == 0, deadline=120, every=1)
+        eventually("all is digested", lambda: all(installation.digested(bank) for bank in banks), deadline=600, every=1)
+        reports = eventually(
+            "the audit has judged all", lambda: _judged(installation, companies), deadline=120, every=3
+        )
 
         assert {kind: found for kind, found in _faults(reports).items() if found} == {}
         for company in companies:
-            report = reports[company.office.id]
-            assert report["held"] == report["comments"] - sum(report["skipped"].values()), report
+            report = reports[company.company.id]
+            assert report["stored"] == report["comments"] - sum(report["skipped"].values()), report
             assert set(report["skipped"]) <= {"system_comment", "no_agent"}
-        held = [id_ for bank in banks for id_ in site.held(bank)]
+        held = [id_ for bank in banks for id_ in installation.held(bank)]
         assert len(held) == len(set(held))
         comments = {each["id"]: each for company in companies for each in company.comments()}
         deleted = {id_ for id_, comment in comments.items() if comment["deletedAt"]}
@@ -152,7 +161,7 @@ def test_an_hour_of_work(
         assert not set(held) & (deleted | system)
         assert half <= set(held)
         assert len(set(held)) >= COMMENTS
-        assert site.read("dead_letters") == []
+        assert installation.read("dead_letters") == []
 
 
 def _again(server: Killable) -> None:
@@ -160,13 +169,13 @@ def _again(server: Killable) -> None:
     server.start()
 
 
-def _judged(site: RelaySite, companies: list[Company]) -> dict[str, Json] | None:
+def _judged(installation: RelayInstallation, companies: list[BusyCompany]) -> dict[str, Json] | None:
     """The audit's reports, once they have all comments; those of the last seconds are left alone."""
-    reports = site.audit(expect=None)
-    living = {each.office.id: sum(1 for comment in each.comments() if not comment["deletedAt"]) for each in companies}
+    reports = installation.audit(expect=None)
+    living = {each.company.id: sum(1 for comment in each.comments() if not comment["deletedAt"]) for each in companies}
     return reports if all(reports[id_]["comments"] == count for id_, count in living.items()) else None
 
 
 def _faults(reports: dict[str, Json]) -> dict[str, list[Json]]:
-    kinds = ("missing", "stale", "doubled", "left_over", "failed_operations", "hung_operations")
+    kinds = ("missing", "stale", "duplicate", "orphaned", "failed_operations", "stalled_operations")
     return {kind: [each for report in reports.values() for each in report[kind]] for kind in kinds}

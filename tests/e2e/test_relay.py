@@ -7,37 +7,37 @@ from typing import Any
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.office import SAY, Json, Listener, Office, office, settle
-from tests.e2e.relay_site import RelaySite, what
+from tests.e2e.paperclip_company import SAY, Json, ListenerPlugin, PaperclipCompany, eventually, paperclip_company
+from tests.e2e.relay_installation import RelayInstallation, what
 from tests.support.kafka import Broker
-from tests.support.paperclip import Paperclip
+from tests.support.paperclip import Packages, Paperclip
 
-pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.every_paperclip, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 
 SLOW = 'mkdir "$HOME/slow-$PAPERCLIP_AGENT_ID" && sleep 60; exit 0'
 """The first run is slow; those with which Paperclip follows up a cancelled one are not."""
 
 
 @pytest.fixture
-def acme(paperclip: Paperclip) -> Iterator[Office]:
-    with office(paperclip) as opened:
+def acme(paperclip: Paperclip) -> Iterator[PaperclipCompany]:
+    with paperclip_company(paperclip) as opened:
         yield opened
 
 
 @pytest.fixture
-def site(broker: Broker, hindsight: Hindsight, tmp_path: Path, acme: Office) -> RelaySite:
-    return RelaySite(broker, hindsight, tmp_path, acme)
+def installation(broker: Broker, hindsight: Hindsight, tmp_path: Path, acme: PaperclipCompany) -> RelayInstallation:
+    return RelayInstallation(broker, hindsight, tmp_path, acme)
 
 
 @pytest.fixture(scope="module")
-def listener(paperclip: Paperclip, paperclip_packages: Path) -> Iterator[Listener]:
-    with office(paperclip, "Listeners") as opened:
-        listening = Listener(opened, paperclip_packages)
+def listener(paperclip: Paperclip, paperclip_packages: Packages) -> Iterator[ListenerPlugin]:
+    with paperclip_company(paperclip, "Listeners") as opened:
+        listening = ListenerPlugin(opened, paperclip_packages)
         yield listening
         listening.remove(opened)
 
 
-def work(acme: Office) -> dict[str, str]:
+def work(acme: PaperclipCompany) -> dict[str, str]:
     """A short day: every kind of event, and comments that Paperclip announces nowhere. Ids by name."""
     ada = acme.agent("Ada", SAY + 'say "Done: tokens expire after 24 hours."')
     bad = acme.agent("Bad", "exit 3")
@@ -50,7 +50,7 @@ def work(acme: Office) -> dict[str, str]:
     def run_of(agent: str) -> Json | None:
         return next((run for run in acme.runs() if run["agentId"] == agent and run["startedAt"]), None)
 
-    slow_run = settle("Slow runs", lambda: run_of(slow))["id"]
+    slow_run = eventually("Slow runs", lambda: run_of(slow))["id"]
     said = acme.say(quiet, "Please use 24h expiry \N{GRINNING FACE}.")
     deleted = acme.say(quiet, "This is wrong.")
     acme.delete(quiet, deleted)
@@ -58,9 +58,9 @@ def work(acme: Office) -> dict[str, str]:
     acme.cancel(stuck, cancelled)
     half = acme.say_half_an_emoji(quiet, "and more.")
     acme.post(f"/api/heartbeat-runs/{slow_run}/cancel")
-    settle("Ada has answered", lambda: any(each["authorAgentId"] == ada for each in acme.comments(done)))
-    settle("Bad has failed", lambda: any(run["status"] == "failed" for run in acme.runs()))
-    settle("no run is under way", lambda: all(run["status"] not in ("queued", "running") for run in acme.runs()))
+    eventually("Ada has answered", lambda: any(each["authorAgentId"] == ada for each in acme.comments(done)))
+    eventually("Bad has failed", lambda: any(run["status"] == "failed" for run in acme.runs()))
+    eventually("no run is under way", lambda: all(run["status"] not in ("queued", "running") for run in acme.runs()))
     return {
         "ada": ada,
         "quiet": quiet,
@@ -73,7 +73,7 @@ def work(acme: Office) -> dict[str, str]:
     }
 
 
-def heard_of(listener: Listener, acme: Office) -> list[Json]:
+def heard_of(listener: ListenerPlugin, acme: PaperclipCompany) -> list[Json]:
     return [event for event in listener.heard() if event["companyId"] == acme.id]
 
 
@@ -93,15 +93,20 @@ def same_shape(ours: Any, theirs: Any, path: str = "") -> list[str]:
 
 @pytest.mark.parametrize("websocket", ["true", "false"])
 def test_what_a_plugin_hears_and_what_it_does_not(
-    site: RelaySite, acme: Office, listener: Listener, websocket: str
+    installation: RelayInstallation, acme: PaperclipCompany, listener: ListenerPlugin, websocket: str
 ) -> None:
     """The same events as the plugin's, field by field; beside them deletions, and comments without an event."""
-    with site.relay(RELAY_WEBSOCKET=websocket, RELAY_SWEEP_INTERVAL="2"):
+    with installation.relay(RELAY_WEBSOCKET=websocket, RELAY_SWEEP_INTERVAL="2"):
         ids = work(acme)
         heard = heard_of(listener, acme)
-        settle("all that the plugin heard is published", lambda: {what(event) for event in heard} <= site.published())
-        settle("half an emoji is found", lambda: ("issue.comment.created", ids["half"]) in site.published())
-        settle("the deletion is published", lambda: ("issue.comment.deleted", ids["deleted"]) in site.published())
+        eventually(
+            "all that the plugin heard is published",
+            lambda: {what(event) for event in heard} <= installation.published(),
+        )
+        eventually("half an emoji is found", lambda: ("issue.comment.created", ids["half"]) in installation.published())
+        eventually(
+            "the deletion is published", lambda: ("issue.comment.deleted", ids["deleted"]) in installation.published()
+        )
     kinds = {event["eventType"] for event in heard}
     assert kinds == {
         "agent.run.started",
@@ -110,7 +115,7 @@ def test_what_a_plugin_hears_and_what_it_does_not(
         "agent.run.cancelled",
         "issue.comment.created",
     }
-    events = site.events()
+    events = installation.events()
     ours = {what(event): event for event in events}
     silent = {
         each["id"] for issue in acme.get(f"/api/companies/{acme.id}/issues") for each in acme.comments(issue["id"])
@@ -129,55 +134,55 @@ def test_what_a_plugin_hears_and_what_it_does_not(
     assert any(event["payload"]["run"]["contextSnapshot"]["paperclipWake"]["issue"]["title"] for event in started)
 
 
-def test_a_key_that_may_not_read_the_audit_feed(site: RelaySite, acme: Office) -> None:
+def test_a_key_that_may_not_read_the_audit_feed(installation: RelayInstallation, acme: PaperclipCompany) -> None:
     """The sweep alone finds comments, deletions by their tombstones, and cancellations by their absence."""
     slow = acme.agent("Slow", SLOW)
     key = acme.key(slow)
     quiet, stuck = acme.issue("Think", slow), acme.issue("Wait", slow, status="todo")
-    settle("Slow runs", lambda: any(run["status"] == "running" for run in acme.runs()))
-    with site.relay(PAPERCLIP_API_KEY=key, RELAY_COMPANIES=""):
+    eventually("Slow runs", lambda: any(run["status"] == "running" for run in acme.runs()))
+    with installation.relay(PAPERCLIP_API_KEY=key, RELAY_COMPANIES=""):
         said, deleted, cancelled = acme.say(quiet, "One."), acme.say(quiet, "Two."), acme.say(stuck, "Three.")
         half = acme.say_half_an_emoji(quiet, "more")
         created = {("issue.comment.created", each) for each in (said, deleted, cancelled, half)}
-        settle("comments are published", lambda: created <= site.published())
+        eventually("comments are published", lambda: created <= installation.published())
         acme.delete(quiet, deleted)
         acme.cancel(stuck, cancelled)
         gone = {("issue.comment.deleted", deleted), ("issue.comment.cancelled", cancelled)}
-        settle("what is gone is published", lambda: gone <= site.published())
+        eventually("what is gone is published", lambda: gone <= installation.published())
     for run in acme.runs():
         acme.post(f"/api/heartbeat-runs/{run['id']}/cancel")
-    log = "\n".join(path.read_text() for path in site.logs.glob("relay-*.log"))
+    log = "\n".join(path.read_text() for path in installation.logs.glob("relay-*.log"))
     assert "may not read Paperclip's audit feed" in log
 
 
-def test_restarts_and_two_at_once(site: RelaySite, acme: Office) -> None:
+def test_restarts_and_two_at_once(installation: RelayInstallation, acme: PaperclipCompany) -> None:
     """What happens while no relay runs is published later; two relays publish the same events under the same ids."""
     ada = acme.agent("Ada")
     issue = acme.issue("Think", ada)
-    with site.relay(RELAY_START="now"):
+    with installation.relay(RELAY_START="now"):
         first = acme.say(issue, "First.")
-        settle("it is published", lambda: ("issue.comment.created", first) in site.published())
+        eventually("it is published", lambda: ("issue.comment.created", first) in installation.published())
     second = acme.say(issue, "While nobody looked.")
-    with site.relay(RELAY_START="now"), site.relay(RELAY_START="now"):
-        settle("it is published", lambda: ("issue.comment.created", second) in site.published())
+    with installation.relay(RELAY_START="now"), installation.relay(RELAY_START="now"):
+        eventually("it is published", lambda: ("issue.comment.created", second) in installation.published())
         third = acme.say(issue, "Twice.")
 
         def twice() -> bool:
-            return [what(event) for event in site.events()].count(("issue.comment.created", third)) == 2
+            return [what(event) for event in installation.events()].count(("issue.comment.created", third)) == 2
 
-        settle("both publish it", twice)
-    events = [event for event in site.events() if event["eventType"].startswith("issue.comment.")]
+        eventually("both publish it", twice)
+    events = [event for event in installation.events() if event["eventType"].startswith("issue.comment.")]
     assert {what(event) for event in events} == {("issue.comment.created", each) for each in (first, second, third)}
     assert len({event["eventId"] for event in events}) == 3
 
 
 def test_a_new_company_is_found_and_an_old_one_is_not_read_again(
-    broker: Broker, hindsight: Hindsight, tmp_path: Path, paperclip: Paperclip, acme: Office
+    broker: Broker, hindsight: Hindsight, tmp_path: Path, paperclip: Paperclip, acme: PaperclipCompany
 ) -> None:
     """With `relay_start` now, what was before is left alone; a later company is followed from its beginning."""
     old = acme.say(acme.issue("Old", acme.agent("Ada")), "Before the relay.")
-    site = RelaySite(broker, hindsight, tmp_path, acme)
-    with site.relay(RELAY_COMPANIES="", RELAY_START="now"), office(paperclip, "Late") as late:
+    installation = RelayInstallation(broker, hindsight, tmp_path, acme)
+    with installation.relay(RELAY_COMPANIES="", RELAY_START="now"), paperclip_company(paperclip, "Late") as late:
         new = late.say(late.issue("New", late.agent("Bea")), "After the relay.")
-        settle("the new company is found", lambda: ("issue.comment.created", new) in site.published())
-    assert ("issue.comment.created", old) not in site.published()
+        eventually("the new company is found", lambda: ("issue.comment.created", new) in installation.published())
+    assert ("issue.comment.created", old) not in installation.published()

@@ -7,27 +7,27 @@ import pytest
 
 from consumer.embedded.hindsight import Hindsight
 from consumer.settings.plugin_import import PACKAGE
-from tests.e2e.office import Listener, Office, office
-from tests.e2e.relay_site import RelaySite
+from tests.e2e.paperclip_company import ListenerPlugin, PaperclipCompany, paperclip_company
+from tests.e2e.relay_installation import RelayInstallation
 from tests.support.kafka import Broker
-from tests.support.paperclip import Paperclip
+from tests.support.paperclip import Packages, Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def acme(paperclip: Paperclip) -> Iterator[Office]:
-    with office(paperclip) as opened:
+def acme(paperclip: Paperclip) -> Iterator[PaperclipCompany]:
+    with paperclip_company(paperclip) as opened:
         yield opened
 
 
 def test_its_configuration_becomes_ours(
-    broker: Broker, hindsight: Hindsight, paperclip_packages: Path, acme: Office, tmp_path: Path
+    broker: Broker, hindsight: Hindsight, paperclip_packages: Packages, acme: PaperclipCompany, tmp_path: Path
 ) -> None:
     """A plugin of that package stands for it, as Paperclip keeps it."""
-    site = RelaySite(broker, hindsight, tmp_path, acme)
+    installation = RelayInstallation(broker, hindsight, tmp_path, acme)
     agent = acme.agent("Ada")
-    plugin = Listener(acme, paperclip_packages, PACKAGE)
+    plugin = ListenerPlugin(acme, paperclip_packages, PACKAGE)
     path = f"/api/plugins/{plugin.plugin['id']}"
     try:
         config = {
@@ -38,7 +38,7 @@ def test_its_configuration_becomes_ours(
         }
         acme.post(f"{path}/config", companyId=acme.id, configJson=config)
         output = tmp_path / "memory.env"
-        site.command("import-plugin", "--company", acme.id, "--output", str(output))
+        installation.command("import-plugin", "--company", acme.id, "--output", str(output))
         written = dict(line.split("=", 1) for line in output.read_text().splitlines() if not line.startswith("#"))
         assert written == {
             "PAPERCLIP_MEMORY_HINDSIGHT_API_URL": hindsight.url,
@@ -48,17 +48,19 @@ def test_its_configuration_becomes_ours(
             "PAPERCLIP_MEMORY_PAPERCLIP_API_URL": acme.paperclip.url,
             "PAPERCLIP_MEMORY_RELAY_COMPANIES": acme.id,
         }
-        assert f"! plugin: {PACKAGE} is enabled" in site.command("check")
+        assert f"! plugin: {PACKAGE} is enabled" in installation.command("check")
         acme.post(f"{path}/disable")
-        assert "plugin:" not in site.command("check")
+        assert "plugin:" not in installation.command("check")
     finally:
         plugin.remove(acme)
 
 
 def test_a_key_that_may_not_see_plugins_is_told_so(
-    broker: Broker, hindsight: Hindsight, acme: Office, tmp_path: Path
+    broker: Broker, hindsight: Hindsight, acme: PaperclipCompany, tmp_path: Path
 ) -> None:
-    site = RelaySite(broker, hindsight, tmp_path, acme)
+    installation = RelayInstallation(broker, hindsight, tmp_path, acme)
     key = acme.key(acme.agent("Ada"))
-    site.command("import-plugin", expect=1, PAPERCLIP_API_KEY=key)
-    assert "! audit feed: the key may not read it in 1 of 1 companies" in site.command("check", PAPERCLIP_API_KEY=key)
+    installation.command("import-plugin", expect=1, PAPERCLIP_API_KEY=key)
+    assert "! audit feed: the key may not read it in 1 of 1 companies" in installation.command(
+        "check", PAPERCLIP_API_KEY=key
+    )

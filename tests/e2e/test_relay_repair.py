@@ -13,8 +13,8 @@ import pytest
 from consumer.embedded import embedder
 from consumer.embedded.hindsight import Hindsight
 from consumer.http.transport import quote_segment
-from tests.e2e.office import Json, Office, office, settle
-from tests.e2e.relay_site import FULL_SIZE, RelaySite
+from tests.e2e.paperclip_company import Json, PaperclipCompany, eventually, paperclip_company
+from tests.e2e.relay_installation import FULL_SIZE, RelayInstallation
 from tests.support.kafka import Broker
 from tests.support.paperclip import Paperclip
 
@@ -25,14 +25,14 @@ PAST = 600 if FULL_SIZE else 100
 
 
 @pytest.fixture
-def acme(paperclip: Paperclip) -> Iterator[Office]:
-    with office(paperclip) as opened:
+def acme(paperclip: Paperclip) -> Iterator[PaperclipCompany]:
+    with paperclip_company(paperclip) as opened:
         yield opened
 
 
 @pytest.fixture
-def site(broker: Broker, hindsight: Hindsight, tmp_path: Path, acme: Office) -> RelaySite:
-    return RelaySite(broker, hindsight, tmp_path, acme)
+def installation(broker: Broker, hindsight: Hindsight, tmp_path: Path, acme: PaperclipCompany) -> RelayInstallation:
+    return RelayInstallation(broker, hindsight, tmp_path, acme)
 
 
 @contextmanager
@@ -59,75 +59,81 @@ def failing(hindsight: Hindsight) -> Iterator[None]:
         hindsight._embedder.start()
 
 
-def retain(site: RelaySite, bank: str, document: str, text: str, **metadata: str) -> None:
+def retain(installation: RelayInstallation, bank: str, document: str, text: str, **metadata: str) -> None:
     """Store a document as somebody else would."""
     item = {"content": text, "document_id": document, "context": "paperclip", "metadata": metadata}
-    url = f"{site.hindsight.url}/v1/default/banks/{quote_segment(bank)}/memories"
+    url = f"{installation.hindsight.url}/v1/default/banks/{quote_segment(bank)}/memories"
     httpx.post(url, json={"items": [item], "async": True}, timeout=60).raise_for_status()
-    settle("it is stored", lambda: site.digested(bank))
+    eventually("it is stored", lambda: installation.digested(bank))
 
 
-def forget(site: RelaySite, bank: str, document: str) -> None:
-    url = f"{site.hindsight.url}/v1/default/banks/{quote_segment(bank)}/documents/{document}"
+def forget(installation: RelayInstallation, bank: str, document: str) -> None:
+    url = f"{installation.hindsight.url}/v1/default/banks/{quote_segment(bank)}/documents/{document}"
     httpx.delete(url, timeout=60).raise_for_status()
 
 
-def test_audit_names_what_is_wrong_and_fix_repairs_it(site: RelaySite, acme: Office, hindsight: Hindsight) -> None:
-    """A failed operation, a deleted document, a stale, a doubled and a left-over one; what is not ours stays."""
+def test_audit_names_what_is_wrong_and_fix_repairs_it(
+    installation: RelayInstallation, acme: PaperclipCompany, hindsight: Hindsight
+) -> None:
+    """A failed operation, a deleted document, a stale, a duplicate and an orphaned one; documents of others stay."""
     ada, bea = acme.agent("Ada"), acme.agent("Bea")
     issue = acme.issue("Think", ada)
     acme.pause(ada)
     banks = [acme.bank(ada), acme.bank(bea)]
-    with site.relay(), site.worker():
+    with installation.relay(), installation.worker():
         kept, lost, stale, doubled = (acme.say(issue, text) for text in ("Kept.", "Lost.", "Stale.", "Doubled."))
-        settle("they are held", lambda: len(site.documents(banks[0])) == 4)
+        eventually("they are held", lambda: len(installation.documents(banks[0])) == 4)
         with failing(hindsight):
             failed = acme.say(issue, "It fails.")
             # A consolidation can fail before it.
-            settle("its retain fails", lambda: failed in _documents(site.operations(banks[0], status="failed")))
+            eventually(
+                "its retain fails", lambda: failed in _documents(installation.operations(banks[0], status="failed"))
+            )
         gone = acme.say(issue, "Goes.")
         acme.delete(issue, gone)
-        settle("the deletion is published", lambda: ("issue.comment.deleted", gone) in site.published())
-        site.wait_digested(banks)
+        eventually("the deletion is published", lambda: ("issue.comment.deleted", gone) in installation.published())
+        installation.wait_digested(banks)
 
-        forget(site, banks[0], lost)
-        retain(site, banks[0], stale, "Another text.")
-        retain(site, banks[1], doubled, "Doubled.")
-        retain(site, banks[1], gone, "Goes.", commentId=gone, companyId=acme.id)
-        retain(site, banks[0], "hindsight_retain:1", "A tool's own.")
+        forget(installation, banks[0], lost)
+        retain(installation, banks[0], stale, "Another text.")
+        retain(installation, banks[1], doubled, "Doubled.")
+        retain(installation, banks[1], gone, "Goes.", commentId=gone, companyId=acme.id)
+        retain(installation, banks[0], "hindsight_retain:1", "A tool's own.")
 
-        found = settle("all are old enough", lambda: _report(site, acme, comments=5), every=2.0)
+        found = eventually("all are old enough", lambda: _report(installation, acme, comments=5), every=2.0)
         named = {
-            kind: [each["comment"] for each in found[kind]] for kind in ("missing", "stale", "doubled", "left_over")
+            kind: [each["comment"] for each in found[kind]] for kind in ("missing", "stale", "duplicate", "orphaned")
         }
         assert sorted(named.pop("missing")) == sorted([lost, failed])
-        assert named == {"stale": [stale], "doubled": [doubled], "left_over": [gone]}
+        assert named == {"stale": [stale], "duplicate": [doubled], "orphaned": [gone]}
         reasons = {each["comment"]: each["reason"] for each in found["missing"]}
         assert "its retain failed: RuntimeError: embedding 0 has dimension 10" in reasons[failed]
         assert [each["document"] for each in found["failed_operations"]] == [failed]
 
-        site.audit("--fix", expect=1)
-        site.wait_digested(banks)
-        settle("nothing is left to repair", lambda: _is_clean(site, acme), every=2.0)
-    assert set(site.documents(banks[0])) == {kept, lost, stale, doubled, failed, "hindsight_retain:1"}
-    assert site.documents(banks[1]) == {}
+        installation.audit("--fix", expect=1)
+        installation.wait_digested(banks)
+        eventually("nothing is left to repair", lambda: _is_clean(installation, acme), every=2.0)
+    assert set(installation.documents(banks[0])) == {kept, lost, stale, doubled, failed, "hindsight_retain:1"}
+    assert installation.documents(banks[1]) == {}
 
 
-def _report(site: RelaySite, acme: Office, *, comments: int) -> "dict[str, list[dict[str, str]]] | None":
+def _report(
+    installation: RelayInstallation, acme: PaperclipCompany, *, comments: int
+) -> "dict[str, list[dict[str, str]]] | None":
     """The audit's report, once it judges so many comments; those of the last seconds it leaves alone."""
-    found = json.loads(site.command("audit", "--json", "--company", acme.id, expect=1))["companies"][0]
+    found = json.loads(installation.command("audit", "--json", "--company", acme.id, expect=1))["companies"][0]
     return found if found["comments"] == comments else None
 
 
-def _is_clean(site: RelaySite, acme: Office) -> bool:
-    return bool(site.audit()[acme.id]["held"] == 5)
+def _is_clean(installation: RelayInstallation, acme: PaperclipCompany) -> bool:
+    return bool(installation.audit()[acme.id]["stored"] == 5)
 
 
-def test_a_backfill_twice_stores_once(site: RelaySite, acme: Office) -> None:
+def test_a_backfill_twice_stores_once(installation: RelayInstallation, acme: PaperclipCompany) -> None:
     """History goes to the bank of who was assigned when it was said; the second time makes no operation."""
     ada, bea = acme.agent("Ada"), acme.agent("Bea")
     key, first = acme.key(ada), acme.issue("Issue 0", ada, status="todo")
-    run = settle("Ada runs", lambda: acme.run_of(ada, first))
+    run = eventually("Ada runs", lambda: acme.run_of(ada, first))
     acme.pause(ada)
     issues = [first, *(acme.issue(f"Issue {number}", ada) for number in range(1, 10))]
     for number in range(PAST):
@@ -135,33 +141,33 @@ def test_a_backfill_twice_stores_once(site: RelaySite, acme: Office) -> None:
         acme.say(issues[number % 10], f"Note {number} of the past.", *who)
     for issue in issues[:5]:
         acme.assign(issue, bea)
-    assert f"company {acme.id}: " in site.command("backfill", "--company", acme.id, "--dry-run")
-    assert site.published() == set()
-    with site.worker():
-        site.command("backfill", "--company", acme.id)
-        site.wait_digested([acme.bank(ada)])
-        before = site.get(f"{quote_segment(acme.bank(ada))}/operations", limit=1)["total"]
-        site.command("backfill", "--company", acme.id)
-        site.wait_digested([acme.bank(ada)])
-    assert site.get(f"{quote_segment(acme.bank(ada))}/operations", limit=1)["total"] == before
-    assert site.get(f"{quote_segment(acme.bank(bea))}/documents", limit=1) is None
-    report = site.audit()[acme.id]
+    assert f"company {acme.id}: " in installation.command("backfill", "--company", acme.id, "--dry-run")
+    assert installation.published() == set()
+    with installation.worker():
+        installation.command("backfill", "--company", acme.id)
+        installation.wait_digested([acme.bank(ada)])
+        before = installation.get(f"{quote_segment(acme.bank(ada))}/operations", limit=1)["total"]
+        installation.command("backfill", "--company", acme.id)
+        installation.wait_digested([acme.bank(ada)])
+    assert installation.get(f"{quote_segment(acme.bank(ada))}/operations", limit=1)["total"] == before
+    assert installation.get(f"{quote_segment(acme.bank(bea))}/documents", limit=1) is None
+    report = installation.audit()[acme.id]
     assert report["comments"] - report["skipped"].get("system_comment", 0) == PAST
-    assert (report["held"], report["elsewhere"]) == (PAST, 0)
+    assert (report["stored"], report["elsewhere"]) == (PAST, 0)
 
 
-def test_a_comment_that_the_plugin_stored_is_held_once(site: RelaySite, acme: Office) -> None:
+def test_a_comment_that_the_plugin_stored_is_held_once(installation: RelayInstallation, acme: PaperclipCompany) -> None:
     """The plugin's own call: the same bank, the comment's id as the document's, its own metadata."""
     ada = acme.agent("Ada")
     acme.pause(ada)
     said = acme.say(acme.issue("Think", ada), "Stored before we came.")
-    retain(site, acme.bank(ada), said, "Stored before we came.", agentId=ada, companyId=acme.id)
-    settle("it is judged, and held", lambda: site.audit()[acme.id]["held"] == 1, every=2.0)
-    with site.relay(), site.worker():
-        settle("it is published", lambda: ("issue.comment.created", said) in site.published())
-        site.wait_digested([acme.bank(ada)])
-    assert list(site.documents(acme.bank(ada))) == [said]
-    assert site.audit()[acme.id]["held"] == 1
+    retain(installation, acme.bank(ada), said, "Stored before we came.", agentId=ada, companyId=acme.id)
+    eventually("it is judged, and held", lambda: installation.audit()[acme.id]["stored"] == 1, every=2.0)
+    with installation.relay(), installation.worker():
+        eventually("it is published", lambda: ("issue.comment.created", said) in installation.published())
+        installation.wait_digested([acme.bank(ada)])
+    assert list(installation.documents(acme.bank(ada))) == [said]
+    assert installation.audit()[acme.id]["stored"] == 1
 
 
 def _documents(operations: list[Json]) -> set[str | None]:

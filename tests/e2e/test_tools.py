@@ -20,22 +20,30 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.office import office, settle
-from tests.e2e.site import Site
-from tests.e2e.tools_site import SECRET, Claude, Run, Tools, Worker, Yard, documented_script
+from tests.e2e.installation import Installation
+from tests.e2e.paperclip_company import eventually, paperclip_company
+from tests.e2e.tools_installation import (
+    SECRET,
+    AgentRun,
+    Claude,
+    ProcessAgent,
+    Tools,
+    ToolsInstallation,
+    documented_script,
+)
 from tests.support.paperclip import Paperclip
 
-pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.e2e, pytest.mark.every_paperclip, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 
 NONE = "No relevant memories found."
 
 
 @pytest.fixture
-def yard(site: Site, paperclip: Paperclip) -> Iterator[Yard]:
+def installation(installation: Installation, paperclip: Paperclip) -> Iterator[ToolsInstallation]:
     """A new company on the real Paperclip, with topics of its own."""
-    with office(paperclip) as opened:
-        own = {"PAPERCLIP_API_URL": paperclip.url, "TOOLS_SHARED_SECRET": SECRET, "TOOLS_IDENTITY_TTL": "1"}
-        made = Yard(site, opened, site.settings | own)
+    with paperclip_company(paperclip) as opened:
+        own = {**opened.settings, "TOOLS_SHARED_SECRET": SECRET, "TOOLS_IDENTITY_TTL": "1"}
+        made = ToolsInstallation(installation, opened, installation.settings | own)
         yield made
         made.close()
 
@@ -49,29 +57,29 @@ def answers(text: str) -> list[dict[str, Any]]:
     return found
 
 
-def test_the_gateway_lists_and_calls_both_tools(yard: Yard) -> None:
-    ada = Worker(yard, "Ada")
-    with yard.tools() as tools:
-        code, said = yard.connect(tools, "--dry-run")
+def test_the_gateway_lists_and_calls_both_tools(installation: ToolsInstallation) -> None:
+    ada = ProcessAgent(installation, "Ada")
+    with installation.tools() as tools:
+        code, said = installation.connect(tools, "--dry-run")
         assert (code, "would be created" in said) == (0, True)
-        code, said = yard.connect(tools)
+        code, said = installation.connect(tools)
         assert (code, "health ok" in said) == (0, True), said
         assert SECRET not in said
-        code, said = yard.connect(tools)
+        code, said = installation.connect(tools)
         assert (code, "is as it should be" in said) == (0, True), said
-        assert yard.connection()["healthStatus"] == "ok"
+        assert installation.connection()["healthStatus"] == "ok"
 
-        run = Run(yard, ada, "Plan the release train")
-        gateway = yard.gateway(run)
+        run = AgentRun(installation, ada, "Plan the release train")
+        gateway = installation.gateway(run)
         assert set(gateway.tools()) == {"hindsight_recall", "hindsight_retain"}
         assert gateway.call("hindsight_recall", {"query": "release train"}) == NONE
         content = "The release train leaves on Tuesdays at noon."
         assert gateway.call("hindsight_retain", {"content": content}) == "Memory saved."
         with tools.client(run.key, run.id) as client:  # the same run, the same text: the same document
             assert client.post("/v1/tools/retain", json={"content": content}).json()["content"] == "Memory saved."
-        yard.digested(ada.bank, 1)
-        (document,) = yard.site.documents(ada.bank).values()
-        identity = {"agentId": ada.id, "companyId": yard.office.id, "runId": run.id}
+        installation.digested(ada.bank, 1)
+        (document,) = installation.base.documents(ada.bank).values()
+        identity = {"agentId": ada.id, "companyId": installation.company.id, "runId": run.id}
         assert document["document_metadata"] == identity
         assert content in gateway.call("hindsight_recall", {"query": "release train", "fresh": True})
 
@@ -85,47 +93,52 @@ def test_the_gateway_lists_and_calls_both_tools(yard: Yard) -> None:
             assert words in gateway.call("hindsight_recall", arguments)
         half = "We ship \ud83d"
         assert "Unknown argument" in gateway.call("hindsight_retain", {"content": half, "agentId": "x"})
-        assert yard.connection()["healthStatus"] == "ok"
+        assert installation.connection()["healthStatus"] == "ok"
         run.go("exit 0")
 
 
-def test_paperclip_hands_the_tools_to_claude(yard: Yard) -> None:
-    claude = Claude(yard)
-    with yard.tools() as tools:
-        assert yard.connect(tools)[0] == 0
+def test_paperclip_hands_the_tools_to_claude(installation: ToolsInstallation) -> None:
+    claude = Claude(installation)
+    with installation.tools() as tools:
+        assert installation.connect(tools)[0] == 0
         (seen,) = claude.work("Say that you were here").values()
-        assert sorted(name.rpartition(":")[2] for name in seen["tools"]) == ["hindsight-recall", "hindsight-retain"]
+        # Newer releases offer tools of their own on the same server.
+        assert {name.rpartition(":")[2] for name in seen["tools"]} >= {"hindsight-recall", "hindsight-retain"}
         assert seen["said"] == "Memory saved."
         # Its issue is not done, so Paperclip may have started it again already: one document of each run.
-        documents = settle("what it said is held", lambda: yard.site.documents(claude.bank)).values()
+        documents = eventually("what it said is held", lambda: installation.base.documents(claude.bank)).values()
         said_in = [document["document_metadata"]["runId"] for document in documents]
         assert len(set(said_in)) == len(said_in)
-        assert set(said_in) <= {run["id"] for run in yard.office.runs() if run["agentId"] == claude.id}
+        assert set(said_in) <= {run["id"] for run in installation.company.runs() if run["agentId"] == claude.id}
 
 
-def test_the_gateway_after_the_secret_was_changed(yard: Yard) -> None:
+def test_the_gateway_after_the_secret_was_changed(installation: ToolsInstallation) -> None:
     new = {"TOOLS_SHARED_SECRET": "the-secret-of-the-next-quarter"}
-    with yard.tools() as tools:
-        assert yard.connect(tools)[0] == 0
-    with yard.tools(**new) as tools:
-        code, said = yard.connect(tools)
+    with installation.tools() as tools:
+        assert installation.connect(tools)[0] == 0
+    with installation.tools(**new) as tools:
+        code, said = installation.connect(tools)
         assert (code, "refuse the secret" in said) == (1, True), said
-        assert yard.connection()["healthStatus"] == "error"
-        code, said = yard.connect(tools, **new)
+        assert installation.connection()["healthStatus"] == "error"
+        code, said = installation.connect(tools, **new)
         assert (code, "was another one, replaced" in said) == (0, True), said
-        assert yard.connection()["healthStatus"] == "ok"
+        assert installation.connection()["healthStatus"] == "ok"
 
 
-def test_runs_of_process_agents_remember_by_rest(yard: Yard, paperclip: Paperclip) -> None:
+def test_runs_of_process_agents_remember_by_rest(installation: ToolsInstallation, paperclip: Paperclip) -> None:
     """The script of the docs, in a real run: what was recalled at its start, and a decision for later runs."""
-    ada, ben = Worker(yard, "Ada"), Worker(yard, "Ben")
-    with yard.tools() as tools, yard.tools() as other_tools, yard.site.worker(PAPERCLIP_API_URL=paperclip.url):
+    ada, ben = ProcessAgent(installation, "Ada"), ProcessAgent(installation, "Ben")
+    with (
+        installation.tools() as tools,
+        installation.tools() as other_tools,
+        installation.base.worker(**installation.company.settings),
+    ):
         with tools.client(ada.key) as client:
             seed = "How we deploy: the pipeline is started by hand."
             assert client.post("/v1/tools/retain", json={"content": seed}).json()["content"] == "Memory saved."
-        yard.digested(ada.bank, 1)
+        installation.digested(ada.bank, 1)
 
-        first = Run(yard, ada, "How do we deploy?")
+        first = AgentRun(installation, ada, "How do we deploy?")
         first.recalled()
         for each in (tools, other_tools):
             with each.client(ada.key) as client:
@@ -137,16 +150,16 @@ def test_runs_of_process_agents_remember_by_rest(yard: Yard, paperclip: Papercli
         assert fresh["outcome"] == "live"
         assert saved["content"] == "Memory saved."
         assert tools.hindsight_calls() == calls + 2  # the fresh one and the save
-        yard.digested(ada.bank, 2)
-        assert yard.site.documents(ada.bank)[saved["documentId"]]["document_metadata"] == {
+        installation.digested(ada.bank, 2)
+        assert installation.base.documents(ada.bank)[saved["documentId"]]["document_metadata"] == {
             "agentId": ada.id,
-            "companyId": yard.office.id,
+            "companyId": installation.company.id,
             "runId": first.id,
             "issueId": first.issue,
         }
 
-        yard.announce(first.run, "finished")
-        second = Run(yard, ada, "When do deployments happen?")
+        installation.announce(first.run, "finished")
+        second = AgentRun(installation, ada, "When do deployments happen?")
         second.recalled()
         with other_tools.client(second.key, second.id) as client:
             client_get(client, second.id)
@@ -155,10 +168,10 @@ def test_runs_of_process_agents_remember_by_rest(yard: Yard, paperclip: Papercli
         second.go("exit 0")
 
         # Not another agent, and not another company.
-        theirs = Run(yard, ben, "When do deployments happen?")
+        theirs = AgentRun(installation, ben, "When do deployments happen?")
         theirs.recalled()
-        with office(paperclip, "Elsewhere") as elsewhere:
-            eve = Worker(Yard(yard.site, elsewhere, yard.settings), "Eve")
+        with paperclip_company(paperclip, "Elsewhere") as elsewhere:
+            eve = ProcessAgent(ToolsInstallation(installation.base, elsewhere, installation.settings), "Eve")
             for key, run in ((theirs.key, theirs.id), (ben.key, None), (eve.key, None)):
                 with tools.client(key, run) as client:
                     for fresh_too in (False, True):
@@ -178,10 +191,10 @@ def client_get(client: httpx.Client, run: str) -> None:
         assert time.monotonic() < deadline, "the map did not follow"
 
 
-def test_the_official_client_with_a_runs_own_key(yard: Yard) -> None:
-    ada = Worker(yard, "Ada")
-    with yard.tools() as tools:
-        run = Run(yard, ada, "Name the mascot")
+def test_the_official_client_with_a_runs_own_key(installation: ToolsInstallation) -> None:
+    ada = ProcessAgent(installation, "Ada")
+    with installation.tools() as tools:
+        run = AgentRun(installation, ada, "Name the mascot")
 
         async def talk() -> list[str]:
             headers = {"Authorization": f"Bearer {run.key}", "X-Paperclip-Run-Id": run.id}
@@ -201,30 +214,30 @@ def test_the_official_client_with_a_runs_own_key(yard: Yard) -> None:
 
         saved, _ = asyncio.run(talk())
         assert saved == "Memory saved."
-        yard.digested(ada.bank, 1)
+        installation.digested(ada.bank, 1)
         assert "a heron" in asyncio.run(talk())[1]
         run.go("exit 0")
 
 
-def test_forged_calls_get_nothing(yard: Yard, paperclip: Paperclip) -> None:
+def test_forged_calls_get_nothing(installation: ToolsInstallation, paperclip: Paperclip) -> None:
     """Against the real Paperclip: a server that takes every key that it does not know for its administrator's."""
-    ada, ben = Worker(yard, "Ada"), Worker(yard, "Ben")
-    with yard.tools() as tools, office(paperclip, "Elsewhere") as elsewhere:
-        eve = Worker(Yard(yard.site, elsewhere, yard.settings), "Eve")
+    ada, ben = ProcessAgent(installation, "Ada"), ProcessAgent(installation, "Ben")
+    with installation.tools() as tools, paperclip_company(paperclip, "Elsewhere") as elsewhere:
+        eve = ProcessAgent(ToolsInstallation(installation.base, elsewhere, installation.settings), "Eve")
         secret_fact = "The vault opens with a left turn."
         with tools.client(ada.key) as client:
             assert client.post("/v1/tools/retain", json={"content": secret_fact}).status_code == 200
-        yard.digested(ada.bank, 1)
-        run, bens_run = Run(yard, ada, "Open the vault"), Run(yard, ben, "Paint the door")
+        installation.digested(ada.bank, 1)
+        run, bens_run = AgentRun(installation, ada, "Open the vault"), AgentRun(installation, ben, "Paint the door")
         claims = _claims(run.key)
-        revoked = yard.office.post(f"/api/agents/{ada.id}/keys", name="revoked")
-        yard.office._client.delete(f"/api/agents/{ada.id}/keys/{revoked['id']}").raise_for_status()
+        revoked = installation.company.post(f"/api/agents/{ada.id}/keys", name="revoked")
+        installation.company._client.delete(f"/api/agents/{ada.id}/keys/{revoked['id']}").raise_for_status()
 
         good = [
             {"Authorization": f"Bearer {ada.key}"},
             {"Authorization": f"Bearer {run.key}", "X-Paperclip-Run-Id": run.id},
             {"Authorization": f"Bearer {_signed(paperclip, claims)}", "X-Paperclip-Run-Id": run.id},
-            _gateway(yard, ada, run.id),
+            _gateway(installation, ada, run.id),
         ]
         for headers in good:
             assert secret_fact in str(_recall(tools, headers))
@@ -233,11 +246,11 @@ def test_forged_calls_get_nothing(yard: Yard, paperclip: Paperclip) -> None:
         ada_key = {"Authorization": f"Bearer {ada.key}"}
         forged = {
             "no token": {},
-            "no token, all headers": _gateway(yard, ada, run.id) | {"Authorization": ""},
+            "no token, all headers": _gateway(installation, ada, run.id) | {"Authorization": ""},
             "unknown key": {"Authorization": "Bearer pcp_nobody"},
-            "unknown key, all headers": _gateway(yard, ada, run.id) | {"Authorization": "Bearer pcp_nobody"},
-            "wrong secret": _gateway(yard, ada, run.id) | {"Authorization": f"Bearer {SECRET}x"},
-            "secret in capitals": _gateway(yard, ada, run.id) | {"Authorization": f"Bearer {SECRET.upper()}"},
+            "unknown key, all headers": _gateway(installation, ada, run.id) | {"Authorization": "Bearer pcp_nobody"},
+            "wrong secret": _gateway(installation, ada, run.id) | {"Authorization": f"Bearer {SECRET}x"},
+            "secret in capitals": _gateway(installation, ada, run.id) | {"Authorization": f"Bearer {SECRET.upper()}"},
             "secret and no agent": {"Authorization": f"Bearer {SECRET}"},
             "revoked key": {"Authorization": f"Bearer {revoked['token']}"},
             "expired token": {"Authorization": f"Bearer {_signed(paperclip, claims | {'exp': claims['iat'] - 60})}"},
@@ -262,23 +275,25 @@ def test_forged_calls_get_nothing(yard: Yard, paperclip: Paperclip) -> None:
                 assert answer.get("status") == 401, name
                 assert len(answer["detail"].split()) > 4, name
         assert tools.count("tool_calls_total", outcome="denied") == before + 3 * len(forged)
-        for extra in ({"bank": ada.bank}, {"agentId": ada.id}, {"companyId": yard.office.id}):
+        for extra in ({"bank": ada.bank}, {"agentId": ada.id}, {"companyId": installation.company.id}):
             answer = _recall(tools, {"Authorization": f"Bearer {ben.key}"}, **extra)
             assert answer["status"] == 400
             assert "Unknown argument" in answer["detail"]
         assert tools.hindsight_calls() == asked
-        assert len(yard.site.documents(ada.bank)) == 1
+        assert len(installation.base.documents(ada.bank)) == 1
         run.go("exit 0")
         bens_run.go("exit 0")
 
 
-def test_while_hindsight_is_down_the_map_answers(yard: Yard, hindsight: Hindsight, paperclip: Paperclip) -> None:
-    ada = Worker(yard, "Ada")
-    with yard.tools() as tools, yard.site.worker(PAPERCLIP_API_URL=paperclip.url):
+def test_while_hindsight_is_down_the_map_answers(
+    installation: ToolsInstallation, hindsight: Hindsight, paperclip: Paperclip
+) -> None:
+    ada = ProcessAgent(installation, "Ada")
+    with installation.tools() as tools, installation.base.worker(**installation.company.settings):
         with tools.client(ada.key) as client:
             client.post("/v1/tools/retain", json={"content": "The boiler is in the attic."})
-        yard.digested(ada.bank, 1)
-        run = Run(yard, ada, "Find the boiler")
+        installation.digested(ada.bank, 1)
+        run = AgentRun(installation, ada, "Find the boiler")
         run.recalled()
         with tools.client(run.key, run.id) as client:
             client_get(client, run.id)
@@ -320,10 +335,10 @@ def timed(client: httpx.Client, path: str, body: dict[str, Any]) -> dict[str, An
     return answer
 
 
-def _gateway(yard: Yard, agent: Worker, run: str) -> dict[str, str]:
+def _gateway(installation: ToolsInstallation, agent: ProcessAgent, run: str) -> dict[str, str]:
     return {
         "Authorization": f"Bearer {SECRET}",
-        "x-paperclip-company-id": yard.office.id,
+        "x-paperclip-company-id": installation.company.id,
         "x-paperclip-agent-id": agent.id,
         "x-paperclip-run-id": run,
     }

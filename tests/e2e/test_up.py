@@ -12,9 +12,9 @@ from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import Server, answers, free_port
 from demo.findings import Metrics
 from demo.ours import command, environment
-from tests.e2e.office import SAY, Office, office, settle
-from tests.e2e.relay_site import RelaySite
-from tests.e2e.site import gauge, wait_for
+from tests.e2e.installation import gauge, wait_until_true
+from tests.e2e.paperclip_company import SAY, PaperclipCompany, eventually, paperclip_company
+from tests.e2e.relay_installation import RelayInstallation
 from tests.support.kafka import Broker
 from tests.support.paperclip import Paperclip
 
@@ -22,13 +22,13 @@ pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
-def acme(paperclip: Paperclip) -> Iterator[Office]:
-    with office(paperclip, "Up") as opened:
+def acme(paperclip: Paperclip) -> Iterator[PaperclipCompany]:
+    with paperclip_company(paperclip, "Up") as opened:
         yield opened
 
 
-def test_one_process_does_it_all(broker: Broker, hindsight: Hindsight, acme: Office, tmp_path: Path) -> None:
-    site = RelaySite(broker, hindsight, tmp_path, acme)
+def test_one_process_does_it_all(broker: Broker, hindsight: Hindsight, acme: PaperclipCompany, tmp_path: Path) -> None:
+    installation = RelayInstallation(broker, hindsight, tmp_path, acme)
     worker_port, tools_port = free_port(), free_port()
     ports = {"WORKER_PORT": str(worker_port), "TOOLS_PORT": str(tools_port), "EXPORTER_INTERVAL": "1"}
     metrics = Metrics(f"http://127.0.0.1:{worker_port}")
@@ -37,14 +37,16 @@ def test_one_process_does_it_all(broker: Broker, hindsight: Hindsight, acme: Off
         command=[command(), "up", "--strict"],
         ready=lambda: answers(f"http://127.0.0.1:{worker_port}/readyz"),
         log=tmp_path / "up.log",
-        env=environment(site.settings | ports),
+        env=environment(installation.settings | ports),
     )
     up.start()
     try:
         ada = acme.agent("Ada", SAY + 'say "Decision: tokens expire after 24 hours."; sleep 5')
-        bank = site.company.bank(ada).replace(site.company.id, acme.id)
+        bank = installation.company.bank(ada).replace(installation.company.id, acme.id)
         acme.issue("Ship the login", ada, status="todo", description="How long do tokens live?")
-        wait_for("her comment is a document", lambda: site.documents(bank) and site.digested(bank))
+        wait_until_true(
+            "her comment is a document", lambda: installation.documents(bank) and installation.digested(bank)
+        )
 
         second = acme.issue("Rotate the tokens", ada, status="todo", description="When do tokens expire?")
 
@@ -52,17 +54,17 @@ def test_one_process_does_it_all(broker: Broker, hindsight: Hindsight, acme: Off
             runs = (run for run in acme.runs() if run["agentId"] == ada and run["startedAt"])
             return next((run["id"] for run in runs if (run["contextSnapshot"] or {}).get("issueId") == second), None)
 
-        run = settle("her second run starts", begun)
+        run = eventually("her second run starts", begun)
         key = {"Authorization": f"Bearer {acme.key(ada)}", "X-Paperclip-Run-Id": run}
 
         def recalled() -> str:
             return httpx.get(f"http://127.0.0.1:{tools_port}/v1/runs/{run}/memories", headers=key, timeout=10).text
 
-        wait_for("the tools know what was recalled for it", lambda: "24 hours" in recalled())
-        lag = {"group": site.settings["GROUP_RETAIN"], "topic": site.topics["issue_comments"]}
-        wait_for("the exporter sees the groups", lambda: gauge(metrics, "group_lag_records", lag) == 0)
+        wait_until_true("the tools know what was recalled for it", lambda: "24 hours" in recalled())
+        lag = {"group": installation.settings["GROUP_RETAIN"], "topic": installation.topics["issue_comments"]}
+        wait_until_true("the exporter sees the groups", lambda: gauge(metrics, "group_lag_records", lag) == 0)
         os.kill(up.pid, signal.SIGTERM)
-        wait_for("it ends by itself", lambda: not up.running, deadline=30)
+        wait_until_true("it ends by itself", lambda: not up.running, deadline=30)
         assert "Traceback" not in (tmp_path / "up.log").read_text()
     finally:
         up.stop()

@@ -15,10 +15,10 @@ from aiokafka.errors import (
 )
 
 from consumer.errors import DeadLetterReason, Permanent
-from consumer.kafka.producer import Headers, Publisher, RecordTooLarge
+from consumer.kafka.producer import Publisher, RecordTooLarge
 from consumer.stream.executor import Job
 from consumer.stream.hooks import PollFailed, RecordsExpired
-from consumer.stream.records import Record
+from consumer.stream.records import Headers, Record
 from tests.integration.trap_rig import (
     caught_up,
     committed,

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaProducer
 
-from consumer.commands.worker import lane_consumer
+from consumer.kafka.options import lane_consumer
 from tests.support import lanes
 from tests.support.topics import Topics
 

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
-from consumer.kafka.options import groupless_consumer
 from consumer.settings.model import Settings
 from consumer.settings.validation import variable
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Rebalanced, RebalanceKind
@@ -21,7 +20,7 @@ from tests.chaos.events import Version, seeded_rng, versions
 from tests.support import lanes
 from tests.support.lanes import RunningLane
 from tests.support.scripted import ScriptedHindsight, accept, until
-from tests.support.topics import Topics
+from tests.support.topics import Topics, read_all
 
 pytestmark = [pytest.mark.real_kafka, pytest.mark.timeout(180)]
 
@@ -58,18 +57,10 @@ async def committed(of: Settings) -> dict[int, int]:
 
 async def records(of: Settings) -> dict[int, list[bytes]]:
     """The values of each partition."""
-    consumer = groupless_consumer(of)
-    consumer.subscribe([of.topic_issue_comments])
-    await consumer.start()
-    try:
-        ends = await consumer.end_offsets(consumer.assignment())
-        found: dict[int, list[bytes]] = {tp.partition: [] for tp in ends}
-        while sum(map(len, found.values())) < sum(ends.values()):
-            for tp, batch in (await consumer.getmany(timeout_ms=200)).items():
-                found[tp.partition] += [record.value or b"" for record in batch]
-        return found
-    finally:
-        await consumer.stop()
+    values: dict[int, list[bytes]] = {number: [] for number in range(8)}
+    for record in await read_all(of, of.topic_issue_comments):
+        values[record.partition].append(record.value or b"")
+    return values
 
 
 def operations(hindsight: ScriptedHindsight) -> set[str]:

@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from consumer.errors import DeadLetterReason
-from consumer.kafka.options import groupless_consumer
 from consumer.settings.model import Settings
 from consumer.stream.hooks import AttemptOutcome
 from demo import recording
 from tests.support import lanes
 from tests.support.scripted import ScriptedHindsight, until
-from tests.support.topics import Topics
+from tests.support.topics import Topics, read_all
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -136,18 +135,7 @@ def run_events() -> list[dict[str, Any]]:
 
 async def dead_letters(of: Settings) -> list[dict[str, bytes | None]]:
     """The headers of all dead letters."""
-    consumer = groupless_consumer(of)
-    consumer.subscribe([of.topic_dead_letters])
-    await consumer.start()
-    try:
-        (end,) = (await consumer.end_offsets(consumer.assignment())).values()
-        found: list[dict[str, bytes | None]] = []
-        while len(found) < end:
-            for records in (await consumer.getmany(timeout_ms=200)).values():
-                found += [dict(record.headers) for record in records]
-        return found
-    finally:
-        await consumer.stop()
+    return [dict(record.headers) for record in await read_all(of, of.topic_dead_letters)]
 
 
 async def test_each_of_10_000_records_comes_to_an_end(topics: Topics) -> None:

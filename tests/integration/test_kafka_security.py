@@ -18,10 +18,9 @@ import trustme
 from aiohttp import web
 from cryptography.hazmat.primitives import serialization
 
-from consumer.commands.worker import lane_consumer
 from consumer.embedded.supervise import wait_until
 from consumer.errors import UpstreamDown
-from consumer.kafka.options import producer
+from consumer.kafka.options import lane_consumer, producer
 from consumer.kafka.producer import Publisher
 from consumer.kafka.topics import TopicState, ensure_topics, survey_topics
 from consumer.settings.model import Settings

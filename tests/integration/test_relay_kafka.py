@@ -5,19 +5,18 @@ from functools import partial
 from typing import Any
 
 import pytest
-from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer.errors import UpstreamDown
 from consumer.kafka.options import groupless_consumer, producer
 from consumer.kafka.producer import Publisher
 from consumer.relay.checkpoints import Checkpoint, Checkpoints, CommentPosition, RunPosition
-from consumer.relay.event_builder import Announcement, event_id
-from consumer.relay.publisher import Outbox
-from consumer.relay.times import instant
+from consumer.relay.event_builder import OutgoingEvent, event_id
+from consumer.relay.publisher import EventPublisher
 from consumer.settings.model import Settings, load_settings
 from schemas.codec import decode
+from schemas.timestamps import parse_timestamp
 from tests.support.kafka import Broker
-from tests.support.topics import Topics
+from tests.support.topics import Topics, read_all
 
 COMPANY, OTHER = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d", "05b77a2b-f08a-4c76-9572-f06391060b54"
 RUN, COMMENT = "f287efe6-ea0c-4d1b-a555-2124ecfd6e38", "eaeadea7-4ac3-45e4-a173-53a04acf0674"
@@ -39,7 +38,9 @@ async def publisher(settings: Settings) -> AsyncIterator[Publisher]:
     await publisher.close()
 
 
-async def test_checkpoints_are_what_was_written_last(settings: Settings, publisher: Publisher, topics: Topics) -> None:
+async def test_checkpoints_read_are_those_written_last(
+    settings: Settings, publisher: Publisher, topics: Topics
+) -> None:
     topic = await topics.create("checkpoints", partitions=4, config={"cleanup.policy": "compact"})
 
     def opened() -> Checkpoints:
@@ -47,26 +48,26 @@ async def test_checkpoints_are_what_was_written_last(settings: Settings, publish
 
     first = opened()
     await first.read()
-    assert (first.start, first.of(COMPANY)) == (None, None)
-    await first.begin(17.5)
+    assert (first.start, first.get(COMPANY)) == (None, None)
+    await first.write_start(17.5)
     old = Checkpoint.fresh(COMPANY, 17.5)
     new = old.model_copy(
         update={"comments": CommentPosition(activity=20.25, issues=21), "runs": RunPosition(created=22, open=(RUN,))}
     )
     for checkpoint in (old, new, Checkpoint.fresh(OTHER, 17.5)):
         await first.write(checkpoint)
-    await first.write_backfill("one", 5.5)
-    await first.write_backfill("two", 6.5)
-    await first.write_backfill("two", None)
+    await first.write_backfill_position("one", 5.5)
+    await first.write_backfill_position("two", 6.5)
+    await first.write_backfill_position("two", None)
 
     second = opened()
     await second.read()
     assert second.start == 17.5
-    assert (second.of(COMPANY), second.of(OTHER)) == (new, Checkpoint.fresh(OTHER, 17.5))
-    assert (second.backfilled("one"), second.backfilled("two")) == (5.5, None)
+    assert (second.get(COMPANY), second.get(OTHER)) == (new, Checkpoint.fresh(OTHER, 17.5))
+    assert (second.backfill_position("one"), second.backfill_position("two")) == (5.5, None)
 
 
-async def test_a_checkpoint_that_cannot_be_read_is_none(
+async def test_checkpoint_that_cannot_be_parsed_is_none(
     settings: Settings, publisher: Publisher, topics: Topics
 ) -> None:
     topic = await topics.create("checkpoints")
@@ -75,27 +76,33 @@ async def test_a_checkpoint_that_cannot_be_read_is_none(
     await publisher.publish(topic, None, b"{}")
     checkpoints = Checkpoints(publisher, partial(groupless_consumer, settings), topic)
     await checkpoints.read()
-    assert (checkpoints.of(COMPANY), checkpoints.of(OTHER)) == (None, None)
+    assert (checkpoints.get(COMPANY), checkpoints.get(OTHER)) == (None, None)
 
 
-async def test_a_topic_that_is_not_there_is_said_so(settings: Settings, publisher: Publisher, topics: Topics) -> None:
+async def test_missing_checkpoints_topic_is_upstream_down_and_names_the_command(
+    settings: Settings, publisher: Publisher, topics: Topics
+) -> None:
     with pytest.raises(UpstreamDown, match="paperclip-memory topics"):
         await Checkpoints(publisher, partial(groupless_consumer, settings), topics.name("nowhere")).read()
 
 
-async def test_records_as_workers_get_them(settings: Settings, publisher: Publisher, topics: Topics) -> None:
-    """A run has the time of its event; a comment too large for the topic goes without its copy."""
+async def test_run_keeps_its_time_and_a_large_comment_loses_its_embedded_object(
+    settings: Settings, publisher: Publisher, topics: Topics
+) -> None:
+    """A run has the time of its event; a comment too large for the topic is published without its embedded object."""
     runs = await topics.create("runs")
     comments = await topics.create("comments", config={"max.message.bytes": "20000"})
     at = "2026-11-30T12:00:00.000Z"
-    outbox = Outbox(publisher.publish, lambda _: None, runs=runs, comments=comments, now=lambda: instant(at) + 90)
+    events = EventPublisher(
+        publisher.publish, lambda _: None, runs=runs, comments=comments, now=lambda: parse_timestamp(at) + 90
+    )
     about = {"occurredAt": at, "companyId": COMPANY}
     run = about | {"eventId": event_id("agent.run.started", RUN), "eventType": "agent.run.started"}
     comment = about | {"eventId": event_id("issue.comment.created", COMMENT), "eventType": "issue.comment.created"}
-    await outbox.send(
+    await events.publish(
         [
-            Announcement(run | {"payload": {"runId": RUN}}),
-            Announcement(
+            OutgoingEvent(run | {"payload": {"runId": RUN}}),
+            OutgoingEvent(
                 comment | {"payload": {"commentId": COMMENT}},
                 {"comment": {"body": "x" * 50_000}},
                 replay=True,
@@ -103,17 +110,8 @@ async def test_records_as_workers_get_them(settings: Settings, publisher: Publis
             ),
         ]
     )
-    consumer: AIOKafkaConsumer = groupless_consumer(settings)
-    await consumer.start()
-    try:
-        consumer.assign([TopicPartition(runs, 0), TopicPartition(comments, 0)])
-        found: dict[str, Any] = {}
-        while len(found) < 2:
-            for messages in (await consumer.getmany(timeout_ms=500)).values():
-                found |= {message.topic: message for message in messages}
-    finally:
-        await consumer.stop()
-    assert found[runs].timestamp == int(instant(at) * 1000)
+    found: dict[str, Any] = {name: (await read_all(settings, name))[0] for name in (runs, comments)}
+    assert found[runs].timestamp == int(parse_timestamp(at) * 1000)
     assert (found[runs].key, found[runs].headers) == (RUN.encode(), ())
     assert decode(found[comments].value)["payload"] == {"commentId": COMMENT}
     assert dict(found[comments].headers) == {"replay": b"1", "repair": b"a"}

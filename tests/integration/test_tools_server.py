@@ -100,7 +100,7 @@ async def test_mcp_calls_without_initialize_are_served(tools: ToolsFixture) -> N
 
 async def test_failures_for_the_gateway_are_text_in_a_200_result(tools: ToolsFixture) -> None:
     tools.hindsight.fail("recall", Transient("down", upstream=Upstream.HINDSIGHT))
-    tools.rules = MemoryPolicy(enabled_agents=frozenset({ADA}))
+    tools.policy = MemoryPolicy(enabled_agents=frozenset({ADA}))
     calls = [
         (call("hindsight_recall", query="x"), gateway(), "Hindsight is not available"),
         (call("hindsight_recall"), gateway(), "'query' is missing"),

@@ -13,7 +13,7 @@ from consumer.handlers.context import HandlerContext
 from consumer.memory.documents import Memory, Operation
 from consumer.memory.policy import MemoryPolicy, RecallBudget
 from demo import recording
-from schemas.objects import UUID_PATTERN, Comment, Issue, Run
+from schemas.paperclip import UUID_PATTERN, Comment, Issue, Run
 from schemas.recalls import RecallRecord
 
 NOW = 1_796_034_000.0

@@ -10,7 +10,8 @@ from typing import Any
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from prometheus_client import CollectorRegistry
 
-from consumer.commands.runtime import VERSION, Process
+from consumer.commands.clients import VERSION
+from consumer.commands.runtime import Process
 from consumer.commands.worker import open_lane
 from consumer.errors import Upstream
 from consumer.hindsight.client import HindsightOperation

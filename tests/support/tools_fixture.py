@@ -89,7 +89,7 @@ class ToolsFixture:
         caught_up: False hides every recall, as while the recalls topic is still being read.
     """
 
-    rules: MemoryPolicy = field(default_factory=MemoryPolicy)
+    policy: MemoryPolicy = field(default_factory=MemoryPolicy)
     secret: str | None = SECRET
     hindsight: FakeHindsight = field(default_factory=FakeHindsight)
     paperclip: FakePaperclip = field(default_factory=FakePaperclip)
@@ -105,7 +105,7 @@ class ToolsFixture:
         def find_recall(run: str) -> RecallRecord | None:
             return self.recalls.get(run) if self.caught_up else None
 
-        return MemoryService(self.rules, self.hindsight, find_recall, self._paperclip_for)
+        return MemoryService(self.policy, self.hindsight, find_recall, self._paperclip_for)
 
     @property
     def dispatcher(self) -> ToolDispatcher:

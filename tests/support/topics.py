@@ -5,6 +5,9 @@ from typing import Any
 
 from aiokafka.admin import AIOKafkaAdminClient, NewTopic
 
+from consumer.kafka.options import groupless_consumer
+from consumer.kafka.topic_reader import Message, read_topic
+from consumer.settings.model import Settings
 from tests.support.kafka import Broker
 
 
@@ -33,3 +36,13 @@ class Topics:
             if code:
                 raise RuntimeError(f"{name} was not created: error {code}, {message}")
         return name
+
+
+async def read_all(settings: Settings, topic: str) -> list[Message]:
+    """All records of a topic."""
+    consumer = groupless_consumer(settings)
+    await consumer.start()
+    try:
+        return [message async for message in read_topic(consumer, topic)]
+    finally:
+        await consumer.stop()

@@ -1,4 +1,4 @@
-"""From bytes to outcomes: the job of each event, and the whole recording through the handlers."""
+"""From bytes to results: the job of each event, and the whole recording through the handlers."""
 
 import contextlib
 import copy
@@ -36,7 +36,7 @@ def resolve(value: Any, *headers: tuple[str, bytes | None], fixture: HandlerFixt
     return Dispatcher((fixture or HandlerFixture()).context, ALL).resolve(record(value, *headers))
 
 
-async def do(job: Job) -> HandlerResult:
+async def run_job(job: Job) -> HandlerResult:
     assert job.run is not None
     return await job.run()
 
@@ -66,7 +66,7 @@ def test_unknown_event_types_are_ignored(event: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("value", [None, b"", b"nope", b"\xff", b"[]", b"7", b'{"eventType":', b"[" * 100_000])
-def test_undecodable(value: bytes | None) -> None:
+def test_a_value_that_is_not_a_json_object_is_undecodable(value: bytes | None) -> None:
     with pytest.raises(Permanent) as raised:
         resolve(value)
     assert raised.value.reason is DeadLetterReason.UNDECODABLE
@@ -98,7 +98,7 @@ json_values = st.recursive(st.none() | st.booleans() | st.integers() | st.text()
 
 
 @given(st.binary() | json_values.map(json.dumps).map(str.encode))
-def test_no_bytes_do_worse_than_permanent(value: bytes) -> None:
+def test_any_bytes_are_ignored_or_permanent(value: bytes) -> None:
     with contextlib.suppress(Permanent):
         assert resolve(value).handler == "ignored"
 
@@ -115,7 +115,7 @@ async def test_an_event_with_a_field_of_any_kind_is_handled_or_permanent(
         assert job.run is None or isinstance(await job.run(), Done | Skipped)
 
 
-def test_facts_for_the_log() -> None:
+def test_a_job_has_facts_for_the_log() -> None:
     assert resolve(CREATED).facts == {
         "event_id": CREATED["eventId"],
         "event_type": "issue.comment.created",
@@ -125,21 +125,21 @@ def test_facts_for_the_log() -> None:
     assert "comment_id" not in resolve({**CREATED, "payload": {}}).facts
 
 
-async def test_what_the_work_found_out_joins_the_facts() -> None:
+async def test_bank_and_error_of_the_result_are_added_to_the_facts() -> None:
     job = resolve(CREATED)
-    assert await do(job) == Done(bank=bank(ADA))
+    assert await run_job(job) == Done(bank=bank(ADA))
     assert job.facts["bank"] == bank(ADA)
 
     fixture = HandlerFixture()
     fixture.hindsight.fail("recall", unreachable(Upstream.HINDSIGHT))
     job = resolve(RUN_STARTED, fixture=fixture)
-    outcome = await do(job)
+    outcome = await run_job(job)
     assert isinstance(outcome, Degraded)
     assert outcome.upstream is Upstream.HINDSIGHT
     assert job.facts["error"] == "connection refused"
 
     job = resolve({**CREATED, "payload": {}})
-    assert await do(job) == Skipped(SkipReason.NO_COMMENT_ID)
+    assert await run_job(job) == Skipped(SkipReason.NO_COMMENT_ID)
     assert job.facts.keys() == {"event_id", "event_type"}
 
 
@@ -148,8 +148,8 @@ async def test_a_job_can_run_again_after_a_failure() -> None:
     fixture.hindsight.fail("retain", unreachable(Upstream.HINDSIGHT))
     job = resolve(CREATED, fixture=fixture)
     with pytest.raises(Exception, match="refused"):
-        await do(job)
-    assert await do(job) == Done(bank=bank(ADA))
+        await run_job(job)
+    assert await run_job(job) == Done(bank=bank(ADA))
 
 
 @pytest.mark.parametrize(
@@ -165,27 +165,27 @@ async def test_a_job_can_run_again_after_a_failure() -> None:
         ((("repair", b"first"), ("repair", b"last")), "last", True),
     ],
 )
-async def test_headers_say_how_it_came(
+async def test_the_headers_repair_and_replay_reach_the_handler(
     headers: tuple[tuple[str, bytes | None], ...], repair: str, fetched: bool
 ) -> None:
     fixture = HandlerFixture()
     comment = COMMENTS[AGENT_COMMENT]
     event = {**CREATED, "payload": {**CREATED["payload"], "comment": comment}}
-    await do(resolve(event, *headers, fixture=fixture))
+    await run_job(resolve(event, *headers, fixture=fixture))
     assert fixture.hindsight.called("retain")[0][2] == operation_id(bank(ADA), AGENT_COMMENT, comment["body"], repair)
     assert (fixture.paperclip.called("comment") != []) is fetched
 
 
-async def test_the_records_timestamp_is_milliseconds() -> None:
+async def test_the_timestamp_of_a_record_is_in_milliseconds() -> None:
     fixture = HandlerFixture()
     late = Dispatcher(fixture.context, ALL).resolve(record(RUN_STARTED, at=NOW - 61))
-    assert await do(late) == Skipped(SkipReason.TOO_LATE)
+    assert await run_job(late) == Skipped(SkipReason.TOO_LATE)
     fresh = Dispatcher(fixture.context, ALL).resolve(record(RUN_STARTED, at=NOW - 59))
-    assert await do(fresh) == Done(bank=bank(str(RUN_STARTED["payload"]["agentId"])))
+    assert await run_job(fresh) == Done(bank=bank(str(RUN_STARTED["payload"]["agentId"])))
 
 
 def expected_documents() -> dict[str, str]:
-    """Each living comment that has an event, with its bank: the author agent's, or the assignee's."""
+    """The living comments that have an event, with the bank of their author agent or of the assignee."""
     assignees = {issue["id"]: issue["assigneeAgentId"] for issue in recording.issues()}
     return {
         comment["id"]: bank(comment["authorAgentId"] or assignees[comment["issueId"]])
@@ -196,8 +196,8 @@ def expected_documents() -> dict[str, str]:
 
 @pytest.mark.parametrize("seed", range(10))
 @pytest.mark.parametrize("whole", [False, True], ids=["bare", "enriched"])
-async def test_the_recording_played_twice_and_shuffled(seed: int, whole: bool) -> None:
-    """One document for each of the 17 living comments with an event, at its own time."""
+async def test_the_recording_played_twice_in_any_order_stores_each_comment_once(seed: int, whole: bool) -> None:
+    """Each of the 17 living comments with an event is one document with its own timestamp."""
     shuffle = random.Random(seed)  # noqa: S311 - no secret
     events = recording.events() * 2
     shuffle.shuffle(events)
@@ -207,7 +207,7 @@ async def test_the_recording_played_twice_and_shuffled(seed: int, whole: bool) -
         comment_id = event["payload"].get("commentId")
         if whole and comment_id is not None:
             event["payload"]["comment"] = COMMENTS[comment_id]
-        await do(dispatcher.resolve(record(event)))
+        await run_job(dispatcher.resolve(record(event)))
         if shuffle.random() < 0.2:
             fixture.hindsight.run_workers()
     fixture.hindsight.run_workers()
@@ -222,27 +222,27 @@ async def test_the_recording_played_twice_and_shuffled(seed: int, whole: bool) -
 
 
 @pytest.mark.parametrize("times", [1, 2])
-async def test_the_recording_in_its_order_ends_every_recall(times: int) -> None:
+async def test_the_recording_in_order_leaves_no_recall(times: int) -> None:
     fixture = HandlerFixture()
     dispatcher = Dispatcher(fixture.context, ALL)
     for event in recording.events():
         for _ in range(times):
-            await do(dispatcher.resolve(record(event)))
+            await run_job(dispatcher.resolve(record(event)))
     assert len({run for run, record in fixture.recalls.log if record}) == 23
     assert fixture.recalls.compacted == {}
 
 
-async def test_deleted_in_the_middle_of_the_recording() -> None:
+async def test_a_deletion_or_cancellation_after_the_retain_leaves_no_document() -> None:
     fixture = HandlerFixture()
     dispatcher = Dispatcher(fixture.context, ALL)
     created = EVENTS["issue.comment.created", USER_COMMENT]
     bare = {"commentId": USER_COMMENT, "agentId": None}
     for event_type in ("issue.comment.deleted", "issue.comment.cancelled"):
-        await do(dispatcher.resolve(record(created)))
+        await run_job(dispatcher.resolve(record(created)))
         gone = record({**created, "eventType": event_type, "payload": bare})
-        with contextlib.suppress(NotYet):  # its queued retain is cancelled, and looked after
-            await do(dispatcher.resolve(gone))
+        with contextlib.suppress(NotYet):  # the queued retain is cancelled, which takes time to settle
+            await run_job(dispatcher.resolve(gone))
         fixture.now += CANCEL_SETTLES_AFTER + 1
-        assert await do(dispatcher.resolve(gone)) == Done()
+        assert await run_job(dispatcher.resolve(gone)) == Done()
         fixture.hindsight.run_workers()
         assert fixture.hindsight.documents == {}

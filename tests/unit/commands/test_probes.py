@@ -1,20 +1,15 @@
 import json
+import time
 from collections.abc import Callable
 from typing import Any
 
 import pytest
 import structlog
 
-from consumer.commands.probes import (
-    Mark,
-    Probe,
-    as_json,
-    as_text,
-    log_probes,
-    passed,
-    probe_all,
-    settings_probes,
-)
+from consumer.commands.check import to_json, to_text
+from consumer.commands.paperclip_probes import TESTED, read_paperclip
+from consumer.commands.probe import Mark, Probe, log_probes, passed
+from consumer.commands.probes import probe_all, settings_probes
 from consumer.errors import DeadLetterReason, DownKind, Permanent, SettingsError, Transient, Upstream, UpstreamDown
 from consumer.hindsight.client import HindsightClient
 from consumer.http.transport import ConnectError, Request, Response, Transport
@@ -42,6 +37,8 @@ class Service:
         self.asked: list[str] = []
         self.unauditable: set[str] = set()
         self.installed: list[dict[str, Any]] = []
+        self.key_end: float | None = None
+        self.connections: list[dict[str, Any]] = []
 
     async def health(self) -> None:
         self._ask("health")
@@ -59,6 +56,13 @@ class Service:
 
     async def plugins(self) -> list[dict[str, Any]]:
         return self.installed
+
+    async def key_expires_at(self) -> float | None:
+        self._ask("key")
+        return self.key_end
+
+    async def tool_connections(self, company_id: str) -> list[dict[str, Any]]:
+        return self.connections if company_id == "c-1" else []
 
     def _ask(self, what: str) -> None:
         self.asked.append(what)
@@ -91,7 +95,7 @@ FINE = kafka_with(TopicReport("runs", TopicState.EXISTS), TopicReport("comments"
 async def probed(
     hindsight: Any = None, paperclip: Any = None, survey: Callable[[Settings], Any] = FINE, **fields: Any
 ) -> dict[str, Probe]:
-    probes = await probe_all(settings(**fields), hindsight or Service(), paperclip or Service(), survey)
+    probes = await probe_all(settings(**fields), hindsight or Service(), paperclip or Service(TESTED[-1]), survey)
     assert len({probe.name for probe in probes}) == len(probes)
     return {probe.name: probe for probe in probes}
 
@@ -140,13 +144,16 @@ def client(send: Transport) -> HindsightClient:
 
 
 async def test_all_is_well_in_one_line_each() -> None:
-    probes = await probe_all(settings(), Service(), Service(), FINE)
-    assert as_text(probes).splitlines() == [
+    probes = await probe_all(settings(), Service(), Service(TESTED[-1]), FINE)
+    assert to_text(probes).splitlines() == [
         "✓ settings: complete",
         "✓ kafka: localhost:9092 answers",
         "✓ topics: all 2 exist",
         f"✓ hindsight: {HINDSIGHT_URL} answers and accepts our key; version 1.1.0",
-        f"✓ paperclip: {PAPERCLIP_URL} answers and accepts our key as a board member's; companies: 2",
+        (
+            f"✓ paperclip: {PAPERCLIP_URL} answers and accepts our key; release {TESTED[-1]}; "
+            "the key is a board member's; companies: 2"
+        ),
     ]
     assert passed(probes)
 
@@ -155,7 +162,7 @@ async def test_health_alone_proves_no_key() -> None:
     hindsight, paperclip = Service(), Service()
     await probed(hindsight, paperclip)
     assert hindsight.asked == ["health", "authenticate", "version"]
-    assert set(paperclip.asked) == {"health", "authenticate"}
+    assert paperclip.asked[:2] == ["health", "authenticate"]
 
 
 ERRORS = [
@@ -176,12 +183,23 @@ async def test_what_fails_is_named_with_what_to_do(
     name: str, error: Callable[[Upstream], Exception], fix: str, call: str
 ) -> None:
     raised = error(Upstream(name))
-    failing = Service(errors={call: raised})
+    failing = Service(TESTED[-1], errors={call: raised})
     probes = await (probed(failing) if name == "hindsight" else probed(paperclip=failing))
     probe = probes.pop(name)
     assert (probe.mark, probe.text) == (Mark.FAILED, str(raised))
     assert fix.format(name=name) in probe.fix
     assert all(other.mark is Mark.OK for other in probes.values())
+
+
+@pytest.mark.parametrize("name", ["hindsight", "paperclip"])
+async def test_a_refusal_without_a_key_says_that_none_is_set(name: str) -> None:
+    refusal = UpstreamDown("refuses our key with 401", upstream=Upstream(name), kind=DownKind.REFUSED)
+    failing = Service(errors={"authenticate": refusal})
+    without_key: dict[str, Any] = {f"{name}_api_key": None}
+    probes = await (probed(failing, **without_key) if name == "hindsight" else probed(paperclip=failing, **without_key))
+    assert probes[name].mark is Mark.FAILED
+    assert probes[name].text == "asks for a key, and none is set"
+    assert probes[name].fix.startswith(f"set {name}_api_key (PAPERCLIP_MEMORY_{name.upper()}_API_KEY)")
 
 
 @pytest.mark.parametrize("version", ["0.8.5", "0.8", "0.7.12", "unknown"])
@@ -221,12 +239,12 @@ async def test_paperclip_may_be_absent_and_what_is_lost_is_said() -> None:
 @pytest.mark.parametrize(
     ("identity", "mark", "text"),
     [
-        (Identity(KeyKind.AGENT, ("c-1",), "a-1"), Mark.OK, "as an agent's; companies: 1"),
+        (Identity(KeyKind.AGENT, ("c-1",), "a-1"), Mark.OK, "the key is an agent's; companies: 1"),
         (Identity(KeyKind.BOARD, ()), Mark.WARNED, "shows no company"),
     ],
 )
 async def test_whose_key_it_is_is_said(identity: Identity, mark: Mark, text: str) -> None:
-    probe = (await probed(paperclip=Service(identity=identity)))["paperclip"]
+    probe = (await probed(paperclip=Service(TESTED[-1], identity)))["paperclip"]
     assert probe.mark is mark
     assert text in probe.text
 
@@ -258,7 +276,10 @@ async def test_topics_that_are_wanting_have_a_line_each() -> None:
             TopicReport("recalls", TopicState.EXISTS, ("the broker does not tell its policy",)),
         )
     )
-    assert probes["topic runs"].line == "✗ topic runs: does not exist. To do: run `paperclip-memory topics`"
+    assert (
+        probes["topic runs"].line
+        == "✗ topic runs: does not exist. To do: run `paperclip-memory topics`; `up` does so by itself"
+    )
     assert probes["topic comments"].mark is Mark.WARNED
     assert probes["topic comments"].text == "2 partitions, not 8; cleanup.policy is compact, not delete"
     assert probes["kafka"].mark is Mark.OK
@@ -274,7 +295,7 @@ PROBES = [
 
 
 def test_people_read_lines() -> None:
-    assert as_text(PROBES).splitlines() == [
+    assert to_text(PROBES).splitlines() == [
         "✓ settings: complete",
         "✗ kafka: no connection. To do: start it",
         "! topic runs: 2 partitions, not 8. To do: alter it",
@@ -283,7 +304,7 @@ def test_people_read_lines() -> None:
 
 
 def test_scripts_read_json() -> None:
-    assert json.loads(as_json(PROBES)) == {
+    assert json.loads(to_json(PROBES)) == {
         "ok": False,
         "probes": [
             {"name": "settings", "mark": "ok", "text": "complete", "fix": ""},
@@ -339,3 +360,87 @@ async def test_enabled_plugin_is_a_warning(status: str, warned: bool) -> None:
     paperclip = Service()
     paperclip.installed = [{"packageName": PACKAGE, "status": status}]
     assert ("plugin" in await probed(paperclip=paperclip)) is warned
+
+
+@pytest.mark.parametrize("version", TESTED)
+async def test_a_tested_release_of_paperclip_is_named_without_a_warning(version: str) -> None:
+    probes = await probed(paperclip=Service(version))
+    assert f"release {version}" in probes["paperclip"].text
+    assert "release" not in probes
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("2026.817.0", "2026.817.0 is older than every tested release"),
+        ("2026.831.1", "2026.831.1 was not tested"),
+        ("2027.101.0", "2027.101.0 is newer than every tested release"),
+    ],
+)
+async def test_another_release_of_paperclip_is_a_warning_that_names_the_tested_ones(version: str, words: str) -> None:
+    probe = (await probed(paperclip=Service(version)))["release"]
+    assert probe.mark is Mark.WARNED
+    assert probe.text == f"{words} (tested: 2026.824.1, 2026.916.1)"
+    assert "docs/upgrading.md" in probe.fix
+
+
+@pytest.mark.parametrize(
+    ("days", "mark", "words"),
+    [(29.6, Mark.OK, "expires in 30 days, on "), (6.9, Mark.WARNED, "expires in 7 days, on ")],
+)
+async def test_the_end_of_the_key_is_said_and_warned_of_in_its_last_week(days: float, mark: Mark, words: str) -> None:
+    paperclip = Service(TESTED[-1])
+    paperclip.key_end = time.time() + days * 86_400
+    probe = (await probed(paperclip=paperclip))["paperclip key"]
+    assert probe.mark is mark
+    assert probe.text.startswith(words)
+    assert ("paperclip_api_key (PAPERCLIP_MEMORY_PAPERCLIP_API_KEY)" in probe.fix) is (mark is Mark.WARNED)
+
+
+async def test_a_key_without_an_end_has_no_line() -> None:
+    assert "paperclip key" not in await probed()
+
+
+async def test_a_detail_that_paperclip_does_not_answer_leaves_the_others() -> None:
+    paperclip = Service(TESTED[-1], errors={"key": Transient("answered 500", upstream=Upstream.PAPERCLIP)})
+    paperclip.unauditable = {"c-1"}
+    probes = await probed(paperclip=paperclip)
+    assert "audit feed" in probes
+    assert "paperclip key" not in probes
+
+
+CONNECTION = {"name": "paperclip-memory", "status": "active", "enabled": True, "healthStatus": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"healthStatus": "error", "healthMessage": "HTTP 401"}, "in state 'error': HTTP 401"),
+        ({"healthStatus": "missing_secret", "healthMessage": "no secret"}, "in state 'missing_secret': no secret"),
+        ({"enabled": False}, "turned off in Paperclip (status active)"),
+        ({"status": "draft"}, "turned off in Paperclip (status draft)"),
+    ],
+)
+async def test_a_connection_that_agents_cannot_use_is_a_warning(changes: dict[str, Any], words: str) -> None:
+    paperclip = Service(TESTED[-1])
+    paperclip.connections = [CONNECTION | changes, {"name": "another", "healthStatus": "error"}]
+    probe = (await probed(paperclip=paperclip))["tools of company c-1"]
+    assert probe.mark is Mark.WARNED
+    assert words in probe.text
+    assert "run `paperclip-memory connect --company c-1`" in probe.fix
+
+
+@pytest.mark.parametrize("health", ["ok", "healthy", "unknown", None])
+async def test_a_usable_connection_has_no_line(health: str | None) -> None:
+    paperclip = Service(TESTED[-1])
+    paperclip.connections = [CONNECTION | {"healthStatus": health}]
+    assert "tools of company c-1" not in await probed(paperclip=paperclip)
+
+
+async def test_status_reads_release_end_of_the_key_and_connections() -> None:
+    paperclip = Service(TESTED[-1])
+    paperclip.key_end = 1_798_723_938.0
+    paperclip.connections = [CONNECTION | {"enabled": False}]
+    state = await read_paperclip(paperclip)
+    assert (state.release, state.key_expires) == (TESTED[-1], 1_798_723_938.0)
+    assert state.tool_problems == {"c-1": "the connection is turned off in Paperclip (status active)"}

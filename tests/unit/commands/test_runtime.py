@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.commands.runtime import EXIT_INTERRUPTED, EXIT_SETTINGS
+from consumer.errors import ExitCode
 
 DEADLINE = 30.0
 
@@ -39,7 +39,7 @@ def test_a_tls_file_that_cannot_be_used_is_a_wrong_setting(words: list[str], tmp
         worker_port="0",
     ) as process:
         said, _ = process.communicate(timeout=DEADLINE)
-    assert process.returncode == EXIT_SETTINGS
+    assert process.returncode == ExitCode.WRONG_SETTINGS
     assert f"kafka_ssl_cafile (PAPERCLIP_MEMORY_KAFKA_SSL_CAFILE) = {bad}: holds no PEM certificates" in said
     assert "complete" not in said
 
@@ -52,4 +52,4 @@ def test_a_worker_that_is_told_to_end_while_it_probes_ends() -> None:
             with connected:
                 process.send_signal(signal.SIGTERM)
                 process.communicate(timeout=DEADLINE)
-    assert process.returncode == EXIT_INTERRUPTED
+    assert process.returncode == ExitCode.INTERRUPTED

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 import pytest
 
 from consumer.dead_letters.model import (
-    Filter,
-    Letter,
-    moment,
-    obstacle,
-    read_letter,
-    read_note,
-    revived_headers,
-    write_note,
+    DeadLetter,
+    DeadLetterFilter,
+    build_redrive_note,
+    parse_dead_letter,
+    parse_redrive_note,
+    parse_time_or_age,
+    redrive_blocker,
+    redrive_headers,
 )
 from consumer.stream.dead_letter_writer import HEADER
 from consumer.stream.records import Record
@@ -40,57 +40,62 @@ def record(
     return Record("dead", 2, 7, 1_796_034_100_000, b"key", value, tuple({**own, **ours}.items()))
 
 
-def letter(**facts: str) -> Letter:
-    found = read_letter(record(facts=facts))
-    assert found is not None
-    return found
+def letter(**facts: str) -> DeadLetter:
+    parsed = parse_dead_letter(record(facts=facts))
+    assert parsed is not None
+    return parsed
 
 
-def test_a_letter_says_what_its_headers_and_its_value_say() -> None:
-    found = letter()
-    assert (found.at, found.written, found.size, found.cut_from) == ("2:7", 1_796_034_100, len(VALUE), None)
-    assert (found.reason, found.event_type, found.event_id) == ("rejected", "issue.comment.created", "e-1")
-    assert (found.topic, found.topic_partition, found.topic_offset) == ("comments", 3, 41)
-    assert (found.attempts, found.redrives, found.error) == (1, 0, "Hindsight answered 422")
+def test_dead_letter_has_what_its_headers_and_value_say() -> None:
+    parsed = letter()
+    assert (parsed.label, parsed.written, parsed.size, parsed.truncated_from) == (
+        "2:7",
+        1_796_034_100,
+        len(VALUE),
+        None,
+    )
+    assert (parsed.reason, parsed.event_type, parsed.event_id) == ("rejected", "issue.comment.created", "e-1")
+    assert (parsed.topic, parsed.topic_partition, parsed.topic_offset) == ("comments", 3, 41)
+    assert (parsed.attempts, parsed.redrives, parsed.error) == (1, 0, "Hindsight answered 422")
 
 
 @pytest.mark.parametrize("value", [None, b"", b"{", b"[1]", b'{"eventType": 5}'])
-def test_a_value_that_tells_no_event_type(value: bytes | None) -> None:
-    found = read_letter(record(value))
-    assert found is not None
-    assert found.event_type == ""
+def test_value_without_an_event_type_has_an_empty_one(value: bytes | None) -> None:
+    parsed = parse_dead_letter(record(value))
+    assert parsed is not None
+    assert parsed.event_type == ""
 
 
 @pytest.mark.parametrize("broken", [{"partition": "x"}, {"attempts": ""}, {"truncated_from": "much"}])
-def test_a_record_of_somebody_else_is_no_letter(broken: dict[str, str]) -> None:
-    assert read_letter(record(facts=broken)) is None
-    assert read_letter(Record("dead", 0, 0, 0, b"k", b"v")) is None
+def test_record_of_another_writer_is_not_a_dead_letter(broken: dict[str, str]) -> None:
+    assert parse_dead_letter(record(facts=broken)) is None
+    assert parse_dead_letter(Record("dead", 0, 0, 0, b"k", b"v")) is None
 
 
-def test_a_note_names_the_letters_of_its_partition() -> None:
-    value, headers = write_note([4, 9])
-    assert read_note(Record("dead", 1, 12, 0, None, value, tuple(headers))) == [(1, 4), (1, 9)]
-    assert read_note(Record("dead", 1, 12, 0, None, b"rubbish", tuple(headers))) == []
-    assert read_note(record()) is None
+def test_redrive_note_names_dead_letters_of_its_partition() -> None:
+    value, headers = build_redrive_note([4, 9])
+    assert parse_redrive_note(Record("dead", 1, 12, 0, None, value, tuple(headers))) == [(1, 4), (1, 9)]
+    assert parse_redrive_note(Record("dead", 1, 12, 0, None, b"rubbish", tuple(headers))) == []
+    assert parse_redrive_note(record()) is None
 
 
 @pytest.mark.parametrize(
-    ("chosen", "meant"),
+    ("letter_filter", "selected"),
     [
-        (Filter(), True),
-        (Filter(reasons=["rejected", "invalid"]), True),
-        (Filter(reasons=["invalid"]), False),
-        (Filter(event_types=["issue.comment.created"]), True),
-        (Filter(event_types=["issue.comment.deleted"]), False),
-        (Filter(since=1_796_034_100), True),
-        (Filter(since=1_796_034_101), False),
-        (Filter(until=1_796_034_101), True),
-        (Filter(until=1_796_034_100), False),
-        (Filter(reasons=["rejected"], event_types=["x"]), False),
+        (DeadLetterFilter(), True),
+        (DeadLetterFilter(reasons=["rejected", "invalid"]), True),
+        (DeadLetterFilter(reasons=["invalid"]), False),
+        (DeadLetterFilter(event_types=["issue.comment.created"]), True),
+        (DeadLetterFilter(event_types=["issue.comment.deleted"]), False),
+        (DeadLetterFilter(since=1_796_034_100), True),
+        (DeadLetterFilter(since=1_796_034_101), False),
+        (DeadLetterFilter(until=1_796_034_101), True),
+        (DeadLetterFilter(until=1_796_034_100), False),
+        (DeadLetterFilter(reasons=["rejected"], event_types=["x"]), False),
     ],
 )
-def test_a_filter(chosen: Filter, meant: bool) -> None:
-    assert chosen(letter()) is meant
+def test_filter_selects_by_reason_type_and_time(letter_filter: DeadLetterFilter, selected: bool) -> None:
+    assert letter_filter(letter()) is selected
 
 
 @pytest.mark.parametrize(
@@ -105,26 +110,26 @@ def test_a_filter(chosen: Filter, meant: bool) -> None:
         ("7d", 395_200),
     ],
 )
-def test_a_moment(text: str, seconds: float) -> None:
-    assert moment(text, now=1_000_000) == seconds
+def test_time_or_age_is_seconds_since_the_epoch(text: str, seconds: float) -> None:
+    assert parse_time_or_age(text, now=1_000_000) == seconds
 
 
 @pytest.mark.parametrize("text", ["", "h", "yesterday", "-3h", "٣h", "1.5h"])
-def test_no_moment(text: str) -> None:
+def test_text_that_is_neither_time_nor_age_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - its text is the caller's to write
-        moment(text, now=0)
+        parse_time_or_age(text, now=0)
 
 
-def test_what_keeps_a_letter_from_going_back() -> None:
-    assert obstacle(letter(), SOURCES) is None
-    assert "last 52 of its 90 bytes" in (obstacle(letter(truncated_from="90"), SOURCES) or "")
-    assert "neither key nor value" in (obstacle(letter(null_value="true"), SOURCES) or "")
-    assert "topic elsewhere" in (obstacle(letter(topic="elsewhere"), SOURCES) or "")
+def test_truncated_empty_and_foreign_dead_letters_cannot_be_sent_back() -> None:
+    assert redrive_blocker(letter(), SOURCES) is None
+    assert "last 52 of its 90 bytes" in (redrive_blocker(letter(truncated_from="90"), SOURCES) or "")
+    assert "neither key nor value" in (redrive_blocker(letter(null_value="true"), SOURCES) or "")
+    assert "topic elsewhere" in (redrive_blocker(letter(topic="elsewhere"), SOURCES) or "")
 
 
-def test_a_record_goes_back_with_its_own_headers_as_a_replay() -> None:
+def test_record_is_sent_back_with_its_own_headers_as_a_replay() -> None:
     own: dict[str, bytes | None] = {"trace": b"t", "none": None, "repair": b"old", "replay": b"backfill"}
-    headers = revived_headers(record(own=own), redrives=0, new_repair=None)
+    headers = redrive_headers(record(own=own), redrives=0, new_repair=None)
     assert headers == [
         ("trace", b"t"),
         ("none", None),
@@ -134,10 +139,10 @@ def test_a_record_goes_back_with_its_own_headers_as_a_replay() -> None:
     ]
 
 
-def test_forced_it_has_a_new_repair_and_attempts_add_up() -> None:
+def test_forced_record_has_a_new_repair_and_a_higher_attempt() -> None:
     own: dict[str, bytes | None] = {"repair": b"old", "redrive-attempt": b"2"}
-    found = read_letter(record(own=own))
-    assert found is not None
-    assert found.redrives == 2
-    headers = revived_headers(record(own=own), found.redrives, lambda: "new")
+    parsed = parse_dead_letter(record(own=own))
+    assert parsed is not None
+    assert parsed.redrives == 2
+    headers = redrive_headers(record(own=own), parsed.redrives, lambda: "new")
     assert headers == [("redrive-attempt", b"3"), ("replay", b"redrive"), ("repair", b"new")]

@@ -1,4 +1,4 @@
-"""What a PromQL expression asks for, and what there is to be asked for."""
+"""Which series a PromQL expression selects, and which series exist."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ SUFFIXES = {Kind.HISTOGRAM: ("_bucket", "_count", "_sum")}
 
 @dataclass(frozen=True)
 class Selected:
-    """A metric that an expression selects, and the labels by which it does."""
+    """A metric that an expression selects, and the labels in its selector."""
 
     metric: str
     labels: frozenset[str]
@@ -26,11 +26,11 @@ class Selected:
 
 def rules() -> list[dict[str, Any]]:
     """Every rule, in the order of evaluation."""
-    found = []
+    all_rules = []
     for name in ("recording", "alerts"):
         document = yaml.safe_load((PROMETHEUS / "rules" / f"{name}.yml").read_text())
-        found += [rule for group in document["groups"] for rule in group["rules"]]
-    return found
+        all_rules += [rule for group in document["groups"] for rule in group["rules"]]
+    return all_rules
 
 
 def alerts() -> dict[str, dict[str, Any]]:
@@ -38,29 +38,29 @@ def alerts() -> dict[str, dict[str, Any]]:
 
 
 def series() -> dict[str, set[str]]:
-    """Every series of ours that a scrape can hold, with its labels; and those that recording rules make."""
-    known = {}
+    """Every series that our processes export or recording rules create, with its labels."""
+    labels_by_series = {}
     for metric in METRICS:
         for suffix in SUFFIXES.get(metric.kind, ("",)):
             extra = {"le"} if suffix == "_bucket" else set()
-            known[metric.full_name + suffix] = {*metric.labels, *extra, *BY_SCRAPE}
+            labels_by_series[metric.full_name + suffix] = {*metric.labels, *extra, *BY_SCRAPE}
     for rule in rules():
         if "record" in rule:
-            known[rule["record"]] = set(grouping(rule["expr"]))
-    return known
+            labels_by_series[rule["record"]] = set(grouping(rule["expr"]))
+    return labels_by_series
 
 
 def selected(expression: str) -> list[Selected]:
-    """What an expression selects; raises ValueError if it is no PromQL."""
+    """The series that an expression selects; raises ValueError if it is not PromQL."""
     return list(_selectors(promql_parser.parse(expression)))
 
 
 def grouping(expression: str) -> list[str]:
-    """The labels that the result keeps, for an aggregation, or for arithmetic on two of the same kind."""
+    """The labels of the result of an aggregation, or of arithmetic on two aggregations."""
     node = promql_parser.parse(expression)
     while not isinstance(node, promql_parser.AggregateExpr):
         if isinstance(node, promql_parser.Call):
-            node = next(each for each in node.args if not isinstance(each, promql_parser.NumberLiteral))
+            node = next(argument for argument in node.args if not isinstance(argument, promql_parser.NumberLiteral))
         elif isinstance(node, promql_parser.BinaryExpr):
             node = node.lhs
         else:

@@ -1,4 +1,4 @@
-"""Compose file and image: what they name exists in this repository. Neither is run here: there may be no Docker."""
+"""Compose file and image name only what exists in this repository. Neither is run: there may be no Docker."""
 
 import re
 import subprocess
@@ -29,11 +29,11 @@ BIN = Path(sys.executable).parent
 
 
 def interpolated(text: str) -> str:
-    """With the defaults of variables."""
+    """A text with every variable replaced by its default."""
     return re.sub(r"\$\{(\w+):-([^}]*)\}", r"\2", text)
 
 
-def test_it_is_a_compose_file() -> None:
+def test_docker_compose_yml_matches_the_compose_schema() -> None:
     command = [
         str(BIN / "check-jsonschema"),
         "--builtin-schema",
@@ -44,22 +44,22 @@ def test_it_is_a_compose_file() -> None:
     assert checked.returncode == 0, checked.stdout
 
 
-def test_ours_are_all_the_processes_that_run() -> None:
+def test_our_services_are_every_long_running_command() -> None:
     assert set(OURS) == {"topics", "worker", "tools", "relay", "exporter"}
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_ours_run_a_command_that_there_is_with_settings_that_there_are(name: str) -> None:
+def test_our_services_use_existing_commands_and_settings(name: str) -> None:
     service = OURS[name]
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
     assert service["command"] == [name]
     assert name in commands
-    known = {variable(field) for field in Settings.model_fields} | {SECRETS_DIR}
-    assert set(service["environment"]) <= known
+    setting_names = {variable(field) for field in Settings.model_fields} | {SECRETS_DIR}
+    assert set(service["environment"]) <= setting_names
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_ours_are_closed_up(name: str) -> None:
+def test_our_services_are_hardened(name: str) -> None:
     service = OURS[name]
     assert service["read_only"] is True
     assert service["cap_drop"] == ["ALL"]
@@ -70,7 +70,7 @@ def test_ours_are_closed_up(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", OURS)
-def test_the_settings_of_ours_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_settings_of_our_services_are_valid(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     for field, text in OURS[name]["environment"].items():
         if field != SECRETS_DIR:
             monkeypatch.setenv(field, interpolated(text))
@@ -79,7 +79,7 @@ def test_the_settings_of_ours_are_valid(name: str, monkeypatch: pytest.MonkeyPat
     assert settings.paperclip_api_url == "http://paperclip:3100"
 
 
-def test_health_is_asked_at_the_ports_where_it_is_served() -> None:
+def test_health_checks_use_the_metrics_ports() -> None:
     for name in ("tools", "relay", "exporter"):
         assert f"http://127.0.0.1:{PORTS[name]}/" in OURS[name]["healthcheck"]["test"][-1]
     assert f"http://127.0.0.1:{PORTS['worker']}/livez" in DOCKERFILE
@@ -93,13 +93,13 @@ def test_health_is_asked_at_the_ports_where_it_is_served() -> None:
 def test_prometheus_scrapes_every_process_at_its_port() -> None:
     config = yaml.safe_load((ROOT / "deploy/prometheus/prometheus.yml").read_text())
     (job,) = config["scrape_configs"]
-    assert {each["names"][0]: each["port"] for each in job["dns_sd_configs"]} == PORTS
+    assert {target["names"][0]: target["port"] for target in job["dns_sd_configs"]} == PORTS
     (manager,) = config["alerting"]["alertmanagers"][0]["static_configs"][0]["targets"]
     assert manager.split(":")[0] in SERVICES
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_what_a_service_waits_for_can_be_waited_for(name: str) -> None:
+def test_a_dependency_has_the_health_check_that_its_condition_needs(name: str) -> None:
     for other, wait in SERVICES[name].get("depends_on", {}).items():
         assert other in SERVICES
         if wait["condition"] == "service_healthy":
@@ -108,10 +108,10 @@ def test_what_a_service_waits_for_can_be_waited_for(name: str) -> None:
             assert wait["required"] is False, f"{name} must start where {other} runs elsewhere"
 
 
-def test_the_profiles() -> None:
+def test_profiles_keep_paperclip_and_monitoring_optional() -> None:
     profiles = {name: set(service.get("profiles", ())) for name, service in SERVICES.items()}
-    assert {name for name, each in profiles.items() if not each} == set(OURS), "without a profile, only ours"
-    assert {name for name, each in profiles.items() if each == {"paperclip"}} == {"paperclip"}
+    assert {name for name, required in profiles.items() if not required} == set(OURS), "without a profile, only ours"
+    assert {name for name, required in profiles.items() if required == {"paperclip"}} == {"paperclip"}
     assert set().union(*profiles.values()) == {"services", "paperclip"}
 
 
@@ -126,21 +126,21 @@ def test_mounted_files_exist_and_volumes_are_declared() -> None:
                 assert source in COMPOSE["volumes"]
 
 
-def test_secrets_are_files_that_are_described_and_never_committed() -> None:
+def test_secrets_are_documented_files_that_git_ignores() -> None:
     for name, secret in COMPOSE["secrets"].items():
         assert secret == {"file": f"./secrets/{name}"}
         assert name in ENV_EXAMPLE
         if name.upper().startswith(PREFIX):
             assert is_secret(name.upper().removeprefix(PREFIX).lower())
-    files = {each for service in SERVICES.values() for each in service.get("env_file", ())}
-    assert all(Path(each).name in ENV_EXAMPLE for each in files)
+    files = {path for service in SERVICES.values() for path in service.get("env_file", ())}
+    assert all(Path(path).name in ENV_EXAMPLE for path in files)
     ignored = (ROOT / ".gitignore").read_text().splitlines()
     assert {"secrets/", ".env"} <= set(ignored)
     text = (ROOT / "docker-compose.yml").read_text()
     assert not re.search(r"(KEY|SECRET|PASSWORD|TOKEN)\w*: *[^\s/{]", text)
 
 
-def test_the_example_names_every_variable_of_the_compose_file_and_no_other() -> None:
+def test_env_example_has_exactly_the_variables_of_the_compose_file() -> None:
     text = (ROOT / "docker-compose.yml").read_text()
     used = dict(re.findall(r"\$\{(\w+):-([^}]*)\}", text))
     assert len(re.findall(r"\$\{", text)) == len(re.findall(r"\$\{\w+:-", text)), "each has a default"
@@ -149,22 +149,22 @@ def test_the_example_names_every_variable_of_the_compose_file_and_no_other() -> 
 
 
 def test_every_image_and_tag_is_listed_with_its_documentation() -> None:
-    named = {interpolated(service["image"]) for name, service in SERVICES.items() if name not in OURS}
-    named |= set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE))
+    images = {interpolated(service["image"]) for name, service in SERVICES.items() if name not in OURS}
+    images |= set(re.findall(r"^FROM (\S+)", DOCKERFILE, re.MULTILINE))
     table = re.findall(r"^\| `(\S+)` \| (\S+) \| (.*) \|$", (ROOT / "deploy/images.md").read_text(), re.MULTILINE)
-    assert {f"{image}:{tag}" for image, tag, _ in table} == named
+    assert {f"{image}:{tag}" for image, tag, _ in table} == images
     assert all("https://" in source for *_, source in table)
 
 
 # The image.
 
 
-def test_hadolint_finds_nothing() -> None:
+def test_hadolint_accepts_the_dockerfile() -> None:
     checked = subprocess.run([str(BIN / "hadolint"), str(ROOT / "deploy/Dockerfile")], capture_output=True, check=False)
     assert (checked.returncode, checked.stdout) == (0, b"")
 
 
-def test_the_image_is_made_of_what_is_there_and_of_nothing_else() -> None:
+def test_the_image_copies_existing_files_only() -> None:
     ignore = (ROOT / ".dockerignore").read_text().splitlines()
     kept = {line[1:] for line in ignore if line.startswith("!")}
     copied = {
@@ -177,7 +177,7 @@ def test_the_image_is_made_of_what_is_there_and_of_nothing_else() -> None:
     assert "*" in ignore, "what is not named stays out: secrets, .env, .git"
 
 
-def test_the_image_runs_as_nobody_special_and_is_checked_by_hash() -> None:
+def test_the_image_runs_unprivileged_with_requirements_pinned_by_hash() -> None:
     stages = DOCKERFILE.split("\nFROM ")
     assert len(stages) == 3
     uid = re.search(r"^USER (\d+):\d+$", stages[-1], re.MULTILINE)
@@ -186,8 +186,8 @@ def test_the_image_runs_as_nobody_special_and_is_checked_by_hash() -> None:
     installs = re.findall(r"install (.*)", DOCKERFILE)
     assert all("--require-hashes" in line or "--no-index" in line for line in installs)
     assert not re.search(r"^(ARG|ENV).*(KEY|SECRET|PASSWORD|TOKEN)", DOCKERFILE, re.MULTILINE)
-    known = {variable(field) for field in Settings.model_fields}
-    assert set(re.findall(r"PAPERCLIP_MEMORY_\w+", DOCKERFILE)) <= known
+    setting_names = {variable(field) for field in Settings.model_fields}
+    assert set(re.findall(r"PAPERCLIP_MEMORY_\w+", DOCKERFILE)) <= setting_names
     entry = re.search(r'^ENTRYPOINT \["(.+)"\]$', stages[-1], re.MULTILINE)
     assert entry
     assert f'{entry[1]} = "consumer.cli:main"' in (ROOT / "pyproject.toml").read_text()

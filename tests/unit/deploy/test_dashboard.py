@@ -1,4 +1,4 @@
-"""The dashboard as it is committed: made by its script, complete, and asking for what there is."""
+"""The committed dashboard is up to date, complete, and queries existing series."""
 
 import json
 import re
@@ -16,15 +16,15 @@ BOARD = json.loads((GRAFANA / "dashboards" / "paperclip-memory.json").read_text(
 ROWS = [panel["title"] for panel in BOARD["panels"] if panel["type"] == "row"]
 PANELS = [panel for panel in BOARD["panels"] if panel["type"] != "row"]
 OF_EVERY_PROCESS = {"process_resident_memory_bytes"}
-"""What `prometheus_client` adds."""
+"""Added by `prometheus_client`."""
 
 
-def test_it_is_what_its_script_makes() -> None:
+def test_the_dashboard_is_what_its_script_generates() -> None:
     checked = subprocess.run([sys.executable, str(GRAFANA / "dashboard.py"), "--check"], check=False)
     assert checked.returncode == 0, "python deploy/grafana/dashboard.py writes it anew"
 
 
-def test_its_rows() -> None:
+def test_the_dashboard_has_its_rows_in_order() -> None:
     assert ROWS == [
         "Overview",
         "Traffic",
@@ -39,7 +39,7 @@ def test_its_rows() -> None:
     ]
 
 
-def test_its_panels_have_ids_and_places_of_their_own() -> None:
+def test_panels_have_unique_ids_and_do_not_overlap() -> None:
     ids = [panel["id"] for panel in BOARD["panels"]]
     assert len(set(ids)) == len(ids)
     cells = [
@@ -52,34 +52,36 @@ def test_its_panels_have_ids_and_places_of_their_own() -> None:
     assert max(x for x, _ in cells) == 23
 
 
-def test_its_datasource_can_be_chosen() -> None:
+def test_the_datasource_is_a_variable() -> None:
     (variable,) = BOARD["templating"]["list"]
     assert (variable["name"], variable["type"], variable["query"]) == ("datasource", "datasource", "prometheus")
 
 
 @pytest.mark.parametrize("panel", PANELS, ids=lambda panel: panel["title"])
-def test_a_panel_says_what_it_shows_and_asks_for_what_there_is(panel: dict[str, Any]) -> None:
+def test_a_panel_has_a_description_and_queries_existing_series(panel: dict[str, Any]) -> None:
     assert panel["title"]
     assert len(panel["description"]) > 20
     assert panel["fieldConfig"]["defaults"]["unit"]
     assert panel["datasource"] == {"type": "prometheus", "uid": "${datasource}"}
     assert panel["targets"]
-    known = series()
+    labels_by_series = series()
     for target in panel["targets"]:
         assert target["datasource"]["uid"] == "${datasource}"
-        asked = selected(target["expr"].replace("$__rate_interval", "1m"))
-        assert asked
-        for each in asked:
-            assert each.metric in known or each.metric in OF_EVERY_PROCESS
-            assert each.labels <= known.get(each.metric, {"job"})
-        shown = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
-        labels = {label for each in asked for label in known.get(each.metric, {"instance"})}
-        assert shown <= labels
+        queries = selected(target["expr"].replace("$__rate_interval", "1m"))
+        assert queries
+        for query in queries:
+            assert query.metric in labels_by_series or query.metric in OF_EVERY_PROCESS
+            assert query.labels <= labels_by_series.get(query.metric, {"job"})
+        legend_labels = set(re.findall(r"{{(\w+)}}", target["legendFormat"]))
+        labels = {label for query in queries for label in labels_by_series.get(query.metric, {"instance"})}
+        assert legend_labels <= labels
 
 
 def test_provisioning_finds_the_dashboard_and_the_datasource() -> None:
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
-    mounts = dict(each.split(":")[:2] for each in compose["services"]["grafana"]["volumes"] if each.startswith("./"))
+    mounts = dict(
+        volume.split(":")[:2] for volume in compose["services"]["grafana"]["volumes"] if volume.startswith("./")
+    )
     assert mounts["./deploy/grafana/provisioning"] == "/etc/grafana/provisioning"
     (provider,) = yaml.safe_load((GRAFANA / "provisioning/dashboards/paperclip-memory.yml").read_text())["providers"]
     assert mounts["./deploy/grafana/dashboards"] == provider["options"]["path"]

@@ -1,4 +1,4 @@
-"""The manifests: valid, closed up, and naming only what exists. None is applied here: there may be no cluster."""
+"""The manifests are valid, hardened, and name only what exists. None is applied: there may be no cluster."""
 
 import shutil
 import subprocess
@@ -22,13 +22,13 @@ Json = dict[str, Any]
 
 
 def kustomization(directory: Path) -> Json:
-    found: Json = yaml.safe_load((directory / "kustomization.yaml").read_text())
-    return found
+    document: Json = yaml.safe_load((directory / "kustomization.yaml").read_text())
+    return document
 
 
 def documents(directory: Path) -> list[Json]:
     paths = [directory / name for name in kustomization(directory)["resources"] if name.endswith(".yaml")]
-    return [each for path in paths for each in yaml.safe_load_all(path.read_text())]
+    return [document for path in paths for document in yaml.safe_load_all(path.read_text())]
 
 
 def literals(directory: Path) -> dict[str, str]:
@@ -37,9 +37,9 @@ def literals(directory: Path) -> dict[str, str]:
 
 
 EVERYTHING = documents(BASE)
-DEPLOYMENTS = {each["metadata"]["name"]: each for each in EVERYTHING if each["kind"] == "Deployment"}
-JOBS = [each for each in EVERYTHING if each["kind"] == "Job"]
-WORKLOADS = {each["metadata"]["name"]: each for each in [*DEPLOYMENTS.values(), *JOBS]}
+DEPLOYMENTS = {manifest["metadata"]["name"]: manifest for manifest in EVERYTHING if manifest["kind"] == "Deployment"}
+JOBS = [manifest for manifest in EVERYTHING if manifest["kind"] == "Job"]
+WORKLOADS = {workload["metadata"]["name"]: workload for workload in [*DEPLOYMENTS.values(), *JOBS]}
 PORTS = {
     "worker": "worker_port",
     "tools": "tools_metrics_port",
@@ -53,13 +53,13 @@ def default(field: str) -> Any:
 
 
 def kind(name: str) -> list[Json]:
-    return [each for each in EVERYTHING if each["kind"] == name]
+    return [manifest for manifest in EVERYTHING if manifest["kind"] == name]
 
 
 def container(workload: Json) -> Json:
-    (found,) = workload["spec"]["template"]["spec"]["containers"]
-    result: Json = found
-    return result
+    containers: list[Json] = workload["spec"]["template"]["spec"]["containers"]
+    (only,) = containers
+    return only
 
 
 def pod_labels(workload: Json) -> dict[str, str]:
@@ -67,7 +67,9 @@ def pod_labels(workload: Json) -> dict[str, str]:
     return labels
 
 
-@pytest.mark.parametrize("document", EVERYTHING, ids=lambda each: f"{each['kind']}/{each['metadata']['name']}")
+@pytest.mark.parametrize(
+    "document", EVERYTHING, ids=lambda manifest: f"{manifest['kind']}/{manifest['metadata']['name']}"
+)
 def test_a_manifest_is_valid(document: Json) -> None:
     if document["apiVersion"].split("/")[0] in ("keda.sh", "monitoring.coreos.com"):
         assert document["spec"], "a custom resource: its schema is not at hand"
@@ -76,7 +78,7 @@ def test_a_manifest_is_valid(document: Json) -> None:
 
 
 @pytest.mark.parametrize("directory", [BASE, PRODUCTION], ids=["base", "production"])
-def test_kustomize_builds_it(directory: Path) -> None:
+def test_kustomize_builds_the_manifests(directory: Path) -> None:
     tool = (
         [shutil.which("kustomize") or "", "build"]
         if shutil.which("kustomize")
@@ -86,20 +88,21 @@ def test_kustomize_builds_it(directory: Path) -> None:
         pytest.skip("there is neither kustomize nor kubectl")
     built = subprocess.run([*tool, str(directory)], capture_output=True, text=True, check=False)
     assert built.returncode == 0, built.stderr
-    found = list(yaml.safe_load_all(built.stdout))
-    assert {each["kind"] for each in found} >= {each["kind"] for each in EVERYTHING}
-    assert {each["metadata"].get("namespace") for each in found if each["kind"] != "Namespace"} == {"paperclip-memory"}
+    manifests = list(yaml.safe_load_all(built.stdout))
+    assert {manifest["kind"] for manifest in manifests} >= {manifest["kind"] for manifest in EVERYTHING}
+    namespaces = {manifest["metadata"].get("namespace") for manifest in manifests if manifest["kind"] != "Namespace"}
+    assert namespaces == {"paperclip-memory"}
 
 
 @pytest.mark.parametrize("directory", [BASE, PRODUCTION], ids=["base", "production"])
 def test_every_resource_is_a_file_and_every_file_is_a_resource(directory: Path) -> None:
-    named = set(kustomization(directory)["resources"])
+    resources = set(kustomization(directory)["resources"])
     assert {path.name for path in directory.glob("*.yaml")} - {"kustomization.yaml"} == {
-        name for name in named if name.endswith(".yaml")
+        name for name in resources if name.endswith(".yaml")
     }
 
 
-def test_every_process_runs_with_a_command_that_there_is() -> None:
+def test_every_workload_runs_an_existing_command() -> None:
     commands = {command.callback.__name__ for command in app.registered_commands if command.callback}
     arguments = {name: container(workload)["args"] for name, workload in WORKLOADS.items()}
     assert {line[0] for line in arguments.values()} == {"topics", *PORTS}
@@ -109,7 +112,7 @@ def test_every_process_runs_with_a_command_that_there_is() -> None:
 
 
 @pytest.mark.parametrize("directory", [BASE, PRODUCTION], ids=["base", "production"])
-def test_settings_exist_and_none_is_a_secret(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_config_map_settings_exist_and_are_not_secrets(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     fields = {variable(name): name for name in Settings.model_fields}
     for name, text in (literals(BASE) | literals(directory)).items():
         assert name in fields or name == SECRETS_DIR
@@ -123,7 +126,7 @@ def test_settings_exist_and_none_is_a_secret(directory: Path, monkeypatch: pytes
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_secrets_come_by_reference_as_files(name: str) -> None:
+def test_secrets_are_mounted_as_files(name: str) -> None:
     spec = WORKLOADS[name]["spec"]["template"]["spec"]
     volumes = {volume["name"]: volume for volume in spec["volumes"]}
     assert volumes["secrets"]["secret"]["secretName"] == "paperclip-memory"
@@ -135,7 +138,7 @@ def test_secrets_come_by_reference_as_files(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
-def test_pods_keep_to_the_restricted_standard(name: str) -> None:
+def test_pods_meet_the_restricted_pod_security_standard(name: str) -> None:
     spec = WORKLOADS[name]["spec"]["template"]["spec"]
     assert spec["securityContext"]["runAsNonRoot"] is True
     assert spec["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -150,20 +153,20 @@ def test_pods_keep_to_the_restricted_standard(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", DEPLOYMENTS)
-def test_probes_ask_where_health_is_served(name: str) -> None:
-    found = container(DEPLOYMENTS[name])
-    ports = {port["name"]: port["containerPort"] for port in found["ports"]}
+def test_probes_use_the_metrics_port(name: str) -> None:
+    spec = container(DEPLOYMENTS[name])
+    ports = {port["name"]: port["containerPort"] for port in spec["ports"]}
     component = pod_labels(DEPLOYMENTS[name])["app.kubernetes.io/component"]
     assert ports["metrics"] == default(PORTS[component])
-    paths = {probe: found[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")}
+    paths = {probe: spec[f"{probe}Probe"]["httpGet"] for probe in ("startup", "liveness", "readiness")}
     assert {get["port"] for get in paths.values()} == {"metrics"}
     assert [get["path"] for get in paths.values()] == ["/livez", "/livez", "/readyz"]
     grace = DEPLOYMENTS[name]["spec"]["template"]["spec"]["terminationGracePeriodSeconds"]
     assert grace > default("shutdown_timeout") + 5
 
 
-@pytest.mark.parametrize("service", kind("Service"), ids=lambda each: each["metadata"]["name"])
-def test_services_find_their_pods_and_ports(service: Json) -> None:
+@pytest.mark.parametrize("service", kind("Service"), ids=lambda manifest: manifest["metadata"]["name"])
+def test_services_select_pods_that_have_their_ports(service: Json) -> None:
     pods = [
         workload
         for workload in DEPLOYMENTS.values()
@@ -173,42 +176,42 @@ def test_services_find_their_pods_and_ports(service: Json) -> None:
     (port,) = service["spec"]["ports"]
     for workload in pods:
         assert {port["targetPort"]: port["port"]}.items() <= {
-            each["name"]: each["containerPort"] for each in container(workload)["ports"]
+            named["name"]: named["containerPort"] for named in container(workload)["ports"]
         }.items()
 
 
-def test_every_pod_is_scraped_under_the_job_that_rules_and_panels_know() -> None:
+def test_every_pod_is_scraped_under_the_job_of_rules_and_panels() -> None:
     (monitor,) = kind("ServiceMonitor")
     scraped = [
         service
         for service in kind("Service")
         if monitor["spec"]["selector"]["matchLabels"].items() <= service["metadata"].get("labels", {}).items()
     ]
-    seen = {service["spec"]["selector"]["app.kubernetes.io/component"] for service in scraped}
-    assert seen == set(PORTS)
+    components = {service["spec"]["selector"]["app.kubernetes.io/component"] for service in scraped}
+    assert components == set(PORTS)
     assert monitor["spec"]["endpoints"][0]["port"] == "metrics"
     label = monitor["spec"]["jobLabel"]
     assert kustomization(BASE)["labels"][0]["pairs"][label] == "paperclip-memory"
 
 
-def test_the_rules_are_those_of_prometheus() -> None:
+def test_rules_yaml_has_the_rules_of_prometheus() -> None:
     checked = subprocess.run([sys.executable, str(K8S / "rules.py"), "--check"], check=False)
-    assert checked.returncode == 0, "python deploy/k8s/rules.py writes them anew"
+    assert checked.returncode == 0, "python deploy/k8s/rules.py regenerates them"
     (resource,) = kind("PrometheusRule")
     assert [rule for group in resource["spec"]["groups"] for rule in group["rules"]] == rules()
 
 
-@pytest.mark.parametrize("budget", kind("PodDisruptionBudget"), ids=lambda each: each["metadata"]["name"])
-def test_a_disruption_budget_finds_its_pods(budget: Json) -> None:
-    wanted = budget["spec"]["selector"]["matchLabels"].items()
-    assert [name for name, each in DEPLOYMENTS.items() if wanted <= pod_labels(each).items()] == [
+@pytest.mark.parametrize("budget", kind("PodDisruptionBudget"), ids=lambda manifest: manifest["metadata"]["name"])
+def test_a_disruption_budget_selects_its_deployment(budget: Json) -> None:
+    selector = budget["spec"]["selector"]["matchLabels"].items()
+    assert [name for name, workload in DEPLOYMENTS.items() if selector <= pod_labels(workload).items()] == [
         budget["metadata"]["name"]
     ]
 
 
 @pytest.mark.parametrize("lane", LANES)
 def test_a_lane_is_scaled_on_its_own_lag_up_to_its_partitions_and_down_slowly(lane: str) -> None:
-    scaled = {each["metadata"]["name"]: each["spec"] for each in kind("ScaledObject")}
+    scaled = {manifest["metadata"]["name"]: manifest["spec"] for manifest in kind("ScaledObject")}
     assert set(scaled) == {f"worker-{name}" for name in LANES}
     spec = scaled[f"worker-{lane}"]
     assert spec["scaleTargetRef"] == {"name": f"worker-{lane}"}
@@ -225,7 +228,7 @@ def test_a_lane_is_scaled_on_its_own_lag_up_to_its_partitions_and_down_slowly(la
     assert trigger["metadata"]["offsetResetPolicy"] == "earliest"
 
 
-def test_the_network_lets_in_prometheus_and_paperclip_and_nobody_else() -> None:
+def test_the_network_policy_admits_only_prometheus_and_paperclip() -> None:
     everybody, tools = kind("NetworkPolicy")
     assert everybody["spec"]["podSelector"] == {}
     assert set(everybody["spec"]["policyTypes"]) == {"Ingress", "Egress"}
@@ -238,10 +241,14 @@ def test_the_network_lets_in_prometheus_and_paperclip_and_nobody_else() -> None:
     ] == default("tools_port")
 
 
-def test_the_image_has_the_version_of_this_repository() -> None:
+def test_manifests_use_the_image_version_of_this_repository() -> None:
     import tomllib
 
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
-    assert all(image["newTag"] == version for each in (BASE, PRODUCTION) for image in kustomization(each)["images"])
-    assert {container(each)["image"] for each in WORKLOADS.values()} == {kustomization(BASE)["images"][0]["name"]}
+    assert all(
+        image["newTag"] == version for directory in (BASE, PRODUCTION) for image in kustomization(directory)["images"]
+    )
+    assert {container(workload)["image"] for workload in WORKLOADS.values()} == {
+        kustomization(BASE)["images"][0]["name"]
+    }
     assert f"PAPERCLIP_MEMORY_VERSION:-{version}}}" in (ROOT / "docker-compose.yml").read_text()

@@ -1,4 +1,4 @@
-"""Rules and alerts: their names exist, promtool finds them right, and each alert has what the woken need."""
+"""Rules and alerts: their names exist, promtool accepts them, and each alert has a runbook."""
 
 import re
 from pathlib import Path
@@ -30,6 +30,7 @@ CATALOGUE = {
         "MemoryHandlerErrors",
         "MemoryBreakerOpen",
         "MemoryRebalanceStorm",
+        "MemoryKeyExpiring",
         "HindsightQueueNotDraining",
         "HindsightConsolidationStuck",
         "HindsightOperationsFailed",
@@ -37,30 +38,30 @@ CATALOGUE = {
 }
 
 
-def test_the_catalogue() -> None:
+def test_every_alert_has_a_severity_and_a_test_file() -> None:
     severities = {name: rule["labels"]["severity"] for name, rule in ALERTS.items()}
     assert severities == {name: severity for severity, names in CATALOGUE.items() for name in names}
 
 
 @pytest.mark.parametrize("rule", rules(), ids=lambda rule: rule.get("alert") or rule["record"])
-def test_a_rule_asks_for_what_there_is(rule: dict[str, Any]) -> None:
-    known = series()
-    asked = selected(rule["expr"])
-    assert asked
-    for each in asked:
-        assert each.metric in known
-        assert each.labels <= known[each.metric]
+def test_a_rule_queries_existing_series_and_labels(rule: dict[str, Any]) -> None:
+    labels_by_series = series()
+    queries = selected(rule["expr"])
+    assert queries
+    for query in queries:
+        assert query.metric in labels_by_series
+        assert query.labels <= labels_by_series[query.metric]
     kept = {label for by in re.findall(r"\b(?:by|on) \(([^)]*)\)", rule["expr"]) for label in by.split(", ") if label}
-    assert kept <= {label for each in asked for label in known[each.metric]}
+    assert kept <= {label for query in queries for label in labels_by_series[query.metric]}
 
 
-def test_rules_and_configuration_as_promtool_sees_them() -> None:
+def test_promtool_accepts_rules_and_configuration() -> None:
     checked = promtool("check", "config", str(PROMETHEUS / "prometheus.yml"))
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_has_a_runbook_with_the_way_out(alert: str) -> None:
+def test_an_alert_has_a_complete_runbook(alert: str) -> None:
     annotations = ALERTS[alert]["annotations"]
     assert set(annotations) == {"summary", "description", "runbook_url"}
     assert annotations["runbook_url"] == f"docs/runbooks/{alert}.md"
@@ -73,7 +74,7 @@ def test_an_alert_has_a_runbook_with_the_way_out(alert: str) -> None:
 
 
 @pytest.mark.parametrize("alert", ALERTS)
-def test_an_alert_fires_when_it_must_and_only_then(alert: str) -> None:
+def test_an_alert_fires_exactly_when_its_test_file_says(alert: str) -> None:
     path = PROMETHEUS / "tests" / f"{alert}.yml"
     tests = yaml.safe_load(path.read_text())["tests"]
     expected = [rule["exp_alerts"] for test in tests for rule in test["alert_rule_test"]]
@@ -85,8 +86,8 @@ def test_an_alert_fires_when_it_must_and_only_then(alert: str) -> None:
 
 
 @pytest.mark.parametrize("alert", ["MemoryEventsDelayed", "HindsightQueueNotDraining"])
-def test_promtool_finds_a_wrong_rule(alert: str, tmp_path: Path) -> None:
-    """The tests above can fail."""
+def test_promtool_rejects_a_changed_rule(alert: str, tmp_path: Path) -> None:
+    """So the tests above can fail."""
     (tmp_path / "tests").mkdir()
     (tmp_path / "rules").mkdir()
     for name in ("recording", "alerts"):
@@ -110,15 +111,17 @@ def test_runbooks_name_only_what_exists(page: Path) -> None:
         assert used in commands | groups
     variables = {variable(name) for name in Settings.model_fields}
     assert set(re.findall(r"PAPERCLIP_MEMORY_[A-Z_]*[A-Z]", text)) <= variables
-    known = series()
-    assert {each for each in re.findall(r"\b(?:\w+:)?paperclip_memory_\w+(?::\w+)?", text) if each not in known} <= {
+    labels_by_series = series()
+    assert {
+        name for name in re.findall(r"\b(?:\w+:)?paperclip_memory_\w+(?::\w+)?", text) if name not in labels_by_series
+    } <= {
         "paperclip_memory_hindsight_api_key"  # a secret's file
     }
     for link in re.findall(r"\]\(([^)#]+)\)", text):
         assert (page.parent / link).exists(), link
 
 
-def test_the_first_page_inhibits_the_second_and_the_third() -> None:
+def test_the_delay_alert_inhibits_the_stalled_and_the_empty_alert() -> None:
     config = yaml.safe_load((PROMETHEUS / "alertmanager.yml").read_text())
     first = config["inhibit_rules"][0]
     assert first["source_matchers"] == ['alertname="MemoryEventsDelayed"']
@@ -126,5 +129,5 @@ def test_the_first_page_inhibits_the_second_and_the_third() -> None:
     assert first["equal"] == ["group"]
     receivers = {receiver["name"] for receiver in config["receivers"]}
     assert receivers == set(CATALOGUE)
-    named = set(re.findall(r"\w*(?:Memory|Hindsight)[A-Z]\w+", (PROMETHEUS / "alertmanager.yml").read_text()))
-    assert named <= set(ALERTS)
+    alert_names = set(re.findall(r"\w*(?:Memory|Hindsight)[A-Z]\w+", (PROMETHEUS / "alertmanager.yml").read_text()))
+    assert alert_names <= set(ALERTS)

@@ -1,4 +1,4 @@
-"""The workflows: what they run exists, they may do little, and two linters find nothing."""
+"""The workflows run existing targets, have few permissions, and pass two linters."""
 
 import re
 import subprocess
@@ -23,7 +23,7 @@ def steps(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_a_workflow_may_read_and_no_more(path: Path) -> None:
+def test_a_workflow_has_read_permission_only(path: Path) -> None:
     workflow = yaml.safe_load(path.read_text())
     assert workflow["permissions"] == {}
     for job in workflow["jobs"].values():
@@ -33,23 +33,23 @@ def test_a_workflow_may_read_and_no_more(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_actions_are_few_and_of_a_released_tag(path: Path) -> None:
+def test_workflows_use_allowed_actions_at_released_tags(path: Path) -> None:
     used = {step["uses"] for step in steps(path) if "uses" in step}
-    assert {each.split("@")[0] for each in used} <= ACTIONS
-    assert all(re.fullmatch(r"v\d+\.\d+\.\d+", each.split("@")[1]) for each in used)
+    assert {action.split("@")[0] for action in used} <= ACTIONS
+    assert all(re.fullmatch(r"v\d+\.\d+\.\d+", action.split("@")[1]) for action in used)
 
 
 @pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
-def test_what_is_run_exists(path: Path) -> None:
+def test_workflows_run_existing_targets_and_files(path: Path) -> None:
     script = "\n".join(step.get("run", "") for step in steps(path))
     targets = set(re.findall(r"^([a-z0-9-]+):.*## ", (ROOT / "Makefile").read_text(), re.MULTILINE))
     assert set(re.findall(r"\bmake ([a-z0-9-]+)", script)) <= targets
     assert {"lint", "test", "e2e"} <= set(re.findall(r"\bmake ([a-z0-9-]+)", script))
-    for named in re.findall(r"\b(?:deploy|requirements)/[\w./-]+", script):
-        assert (ROOT / named).exists(), named
+    for path_used in re.findall(r"\b(?:deploy|requirements)/[\w./-]+", script):
+        assert (ROOT / path_used).exists(), path_used
 
 
-def test_what_is_watched_for_updates_exists() -> None:
+def test_dependabot_watches_existing_directories() -> None:
     updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text())["updates"]
     holds = {"github-actions": ".github/workflows", "docker": "Dockerfile", "docker-compose": "docker-compose.yml"}
     for update in updates:
@@ -60,15 +60,15 @@ def test_what_is_watched_for_updates_exists() -> None:
 @pytest.mark.parametrize(
     ("schema", "path"),
     [("vendor.github-workflows", path) for path in PATHS] + [("vendor.dependabot", GITHUB / "dependabot.yml")],
-    ids=lambda each: getattr(each, "stem", each),
+    ids=lambda value: getattr(value, "stem", value),
 )
-def test_files_fit_their_schemas(schema: str, path: Path) -> None:
+def test_github_files_match_their_schemas(schema: str, path: Path) -> None:
     command = [str(BIN / "check-jsonschema"), "--builtin-schema", schema, str(path)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout
 
 
-def test_zizmor_finds_nothing() -> None:
+def test_zizmor_accepts_the_workflows() -> None:
     command = [str(BIN / "zizmor"), "--offline", "--config", str(GITHUB / "zizmor.yml"), str(GITHUB)]
     checked = subprocess.run(command, capture_output=True, text=True, check=False)
     assert checked.returncode == 0, checked.stdout + checked.stderr

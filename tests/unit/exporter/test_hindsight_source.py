@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.exporter.hindsight_source import HindsightWatch, read_backlog, sum_stats
+from consumer.exporter.hindsight_source import HindsightReader, read_backlog, sum_stats
 from consumer.exporter.snapshot import Backlog, OperationStatus, OperationType
 from consumer.hindsight.models import Stats
 from consumer.memory.documents import Operation
@@ -18,12 +18,12 @@ EMPTY = 'hindsight_consolidation_backlog{tenant="public"} 0.0\n'
 
 
 def operations(*series: str) -> str:
-    lines = "".join(f"hindsight_async_operations{{{each}\n" for each in series)
+    lines = "".join(f"hindsight_async_operations{{{labels}\n" for labels in series)
     return f"# TYPE hindsight_async_operations gauge\n{lines}{EMPTY}"
 
 
-def found(backlog: Backlog | None) -> Mapping[tuple[OperationType, OperationStatus], int]:
-    """What is not 0."""
+def nonzero(backlog: Backlog | None) -> Mapping[tuple[OperationType, OperationStatus], int]:
+    """The counts that are not 0."""
     assert backlog is not None
     return {key: count for key, count in backlog.operations.items() if count}
 
@@ -35,7 +35,7 @@ def test_an_idle_hindsights_metrics_give_an_empty_backlog() -> None:
     text = exchange("metrics").reply
     assert isinstance(text, str)
     backlog = read_backlog(text)
-    assert found(backlog) == {}
+    assert nonzero(backlog) == {}
     assert backlog is not None
     assert (backlog.consolidation, backlog.consolidation_failed) == (0, 0)
     assert len(backlog.operations) == 9 * 3, "an empty queue shows as zeros, for every type and status"
@@ -53,7 +53,7 @@ def test_operations_are_counted_by_type_and_status() -> None:
         'operation_type="something new",status="processing",tenant="public"} 2.0',
         'operation_type="retain",status="something new",tenant="public"} 9.0',
     )
-    assert found(read_backlog(text)) == {(RETAIN, PENDING): 7, (RETAIN, FAILED): 1, (OTHER, PROCESSING): 2}
+    assert nonzero(read_backlog(text)) == {(RETAIN, PENDING): 7, (RETAIN, FAILED): 1, (OTHER, PROCESSING): 2}
 
 
 def test_counts_take_the_maximum_over_processes_and_the_sum_over_tenants() -> None:
@@ -62,7 +62,7 @@ def test_counts_take_the_maximum_over_processes_and_the_sum_over_tenants() -> No
         'operation_type="retain",status="pending",tenant="a",api_worker="1"} 8.0',
         'operation_type="retain",status="pending",tenant="b",api_worker="0"} 5.0',
     )
-    assert found(read_backlog(text)) == {(RETAIN, PENDING): 13}
+    assert nonzero(read_backlog(text)) == {(RETAIN, PENDING): 13}
 
 
 def test_consolidation_backlogs_of_banks_are_summed() -> None:
@@ -100,16 +100,16 @@ def test_stats_of_banks_are_summed() -> None:
 
 def test_stats_of_an_older_hindsight_without_counts_by_status_are_read() -> None:
     old = Stats(pending_operations=2, failed_operations=3, pending_consolidation=0)
-    assert found(sum_stats([old])) == {(OperationType.ALL, PENDING): 2, (OperationType.ALL, FAILED): 3}
+    assert nonzero(sum_stats([old])) == {(OperationType.ALL, PENDING): 2, (OperationType.ALL, FAILED): 3}
 
 
-# The look
+# HindsightReader
 
 
 @dataclass
 class FakeHindsight:
     text: str = EMPTY
-    known: list[str] = field(default_factory=lambda: ["a", "b", "c"])
+    bank_ids: list[str] = field(default_factory=lambda: ["a", "b", "c"])
     by_bank: dict[str, Stats] = field(default_factory=dict)
     made: dict[tuple[str, str], str | None] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
@@ -121,7 +121,7 @@ class FakeHindsight:
         return self.text
 
     async def banks(self, limit: int) -> tuple[list[str], int]:
-        return self.known[:limit], len(self.known)
+        return self.bank_ids[:limit], len(self.bank_ids)
 
     async def stats(self, bank: str) -> Stats | None:
         return self.by_bank.get(bank)
@@ -139,8 +139,13 @@ def at(seconds: float) -> str:
 
 async def test_an_idle_hindsights_banks_are_not_asked() -> None:
     hindsight = FakeHindsight()
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
-    assert (seen.origin, seen.oldest_pending, seen.banks_known, seen.banks_observed) == ("/metrics", 0.0, 3, 2)
+    snapshot = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
+    assert (snapshot.origin, snapshot.oldest_pending, snapshot.banks_known, snapshot.banks_observed) == (
+        "/metrics",
+        0.0,
+        3,
+        2,
+    )
     assert hindsight.asked == []
 
 
@@ -152,8 +157,8 @@ async def test_the_oldest_unfinished_operation_of_the_observed_banks_gives_the_a
         ("c", "pending"): at(99_999),
     }
     hindsight = FakeHindsight(operations('operation_type="retain",status="processing"} 1.0'), made=made)
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
-    assert seen.oldest_pending == pytest.approx(9000)
+    snapshot = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
+    assert snapshot.oldest_pending == pytest.approx(9000)
     assert "c" not in hindsight.asked
 
 
@@ -162,7 +167,7 @@ async def test_an_operation_without_a_time_has_age_zero() -> None:
         operations('operation_type="retain",status="pending"} 1.0'),
         made={("a", "pending"): None, ("b", "pending"): at(3)[:19]},
     )
-    assert (await HindsightWatch(hindsight, 3, now=lambda: NOW).look()).oldest_pending == pytest.approx(3)
+    assert (await HindsightReader(hindsight, 3, now=lambda: NOW).read()).oldest_pending == pytest.approx(3)
 
 
 async def test_without_a_backlog_in_metrics_the_stats_of_the_observed_banks_are_used() -> None:
@@ -171,15 +176,15 @@ async def test_without_a_backlog_in_metrics_the_stats_of_the_observed_banks_are_
         by_bank={"a": stats(pending=3, waiting=2), "b": stats(failed=1), "c": stats(pending=50)},
         made={("a", "pending"): at(42)},
     )
-    seen = await HindsightWatch(hindsight, 2, now=lambda: NOW).look()
-    assert seen.origin == "/stats"
-    assert found(seen.backlog) == {(OperationType.ALL, PENDING): 3, (OperationType.ALL, FAILED): 1}
-    assert seen.backlog.consolidation == 2
-    assert seen.oldest_pending == pytest.approx(42)
+    snapshot = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
+    assert snapshot.origin == "/stats"
+    assert nonzero(snapshot.backlog) == {(OperationType.ALL, PENDING): 3, (OperationType.ALL, FAILED): 1}
+    assert snapshot.backlog.consolidation == 2
+    assert snapshot.oldest_pending == pytest.approx(42)
     assert set(hindsight.asked) == {"a"}, "a bank whose stats show nothing unfinished is not asked again"
-    assert (seen.banks_known, seen.banks_observed) == (3, 2)
+    assert (snapshot.banks_known, snapshot.banks_observed) == (3, 2)
 
 
 async def test_an_unavailable_hindsight_raises() -> None:
     with pytest.raises(UpstreamDown):
-        await HindsightWatch(FakeHindsight(down=True), 2).look()
+        await HindsightReader(FakeHindsight(down=True), 2).read()

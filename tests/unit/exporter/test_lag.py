@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.exporter.lag import Lag, Log, depth, lag_records, lag_seconds, lags, position, unread
+from consumer.exporter.lag import Lag, OffsetRange, depth, lag_records, lag_seconds, lagging, lags, position
 from consumer.stream.records import Partition
 
 ZERO, ONE = Partition("comments", 0), Partition("comments", 1)
@@ -25,7 +25,7 @@ ZERO, ONE = Partition("comments", 0), Partition("comments", 1)
     ],
 )
 def test_lag_records_by_commit_and_offset_range(committed: int | None, start: int, end: int, expected: int) -> None:
-    assert lag_records(committed, Log(start, end)) == expected
+    assert lag_records(committed, OffsetRange(start, end)) == expected
 
 
 @pytest.mark.parametrize(
@@ -41,23 +41,28 @@ def test_lag_seconds_is_the_age_of_the_first_unread_record(first: float | None, 
 
 
 def test_lagging_gives_the_group_position_of_each_partition_with_lag() -> None:
-    logs = {ZERO: Log(0, 10), ONE: Log(5, 8), Partition("comments", 2): Log(3, 9), Partition("comments", 3): Log(0, 4)}
+    logs = {
+        ZERO: OffsetRange(0, 10),
+        ONE: OffsetRange(5, 8),
+        Partition("comments", 2): OffsetRange(3, 9),
+        Partition("comments", 3): OffsetRange(0, 4),
+    }
     committed = {ZERO: 10, ONE: 2, Partition("comments", 3): 6}
-    assert unread(committed, logs) == {ONE: 5, Partition("comments", 2): 3}
+    assert lagging(committed, logs) == {ONE: 5, Partition("comments", 2): 3}
 
 
 def test_lags_of_a_group_are_sorted_by_partition() -> None:
-    found = lags({ZERO: 7}, {ONE: Log(0, 0), ZERO: Log(0, 10)}, {ZERO: 940.0}, now=1000.0)
-    assert found == (Lag(ZERO, 7, 10, 3, 60.0), Lag(ONE, None, 0, 0, 0.0))
+    group_lags = lags({ZERO: 7}, {ONE: OffsetRange(0, 0), ZERO: OffsetRange(0, 10)}, {ZERO: 940.0}, now=1000.0)
+    assert group_lags == (Lag(ZERO, 7, 10, 3, 60.0), Lag(ONE, None, 0, 0, 0.0))
 
 
 def test_a_deleted_topic_has_no_lag_despite_commits() -> None:
-    assert lags({ZERO: 7, ONE: 3}, {ONE: Log(0, 3)}, {}, now=1000.0) == (Lag(ONE, 3, 3, 0, 0.0),)
+    assert lags({ZERO: 7, ONE: 3}, {ONE: OffsetRange(0, 3)}, {}, now=1000.0) == (Lag(ONE, 3, 3, 0, 0.0),)
     assert lags({ZERO: 7}, {}, {}, now=1000.0) == ()
 
 
 def test_depth_counts_the_records_that_retention_has_left() -> None:
-    assert depth([Log(5, 9), Log(0, 0), Log(0, 2)]) == 6
+    assert depth([OffsetRange(5, 9), OffsetRange(0, 0), OffsetRange(0, 2)]) == 6
     assert depth([]) == 0
 
 
@@ -66,8 +71,8 @@ offsets = st.integers(0, 1000)
 
 @given(committed=st.none() | offsets, start=offsets, length=offsets)
 def test_lag_is_between_zero_and_the_size_of_the_log(committed: int | None, start: int, length: int) -> None:
-    log = Log(start, start + length)
+    log = OffsetRange(start, start + length)
     records = lag_records(committed, log)
     assert 0 <= records <= length
     assert position(committed, log) >= log.start
-    assert bool(records) == (ZERO in unread({} if committed is None else {ZERO: committed}, {ZERO: log}))
+    assert bool(records) == (ZERO in lagging({} if committed is None else {ZERO: committed}, {ZERO: log}))

@@ -5,8 +5,8 @@ from structlog import get_logger
 from structlog.testing import capture_logs
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.exporter.poller import Lookout
-from consumer.exporter.snapshot import Outcome, Source
+from consumer.exporter.poller import SourcePoller
+from consumer.exporter.snapshot import LastPoll, Source
 
 
 class Clock:
@@ -17,14 +17,14 @@ class Clock:
         return self.time
 
 
-class Script:
-    """A source that answers in turn."""
+class ScriptedSource:
+    """A source with scripted answers."""
 
     def __init__(self, clock: Clock, *answers: str | Exception) -> None:
         self.clock = clock
         self.answers = list(answers)
 
-    async def look(self) -> str:
+    async def read(self) -> str:
         self.clock.time += 2
         answer = self.answers.pop(0)
         if isinstance(answer, Exception):
@@ -36,16 +36,16 @@ def down(text: str = "refused") -> UpstreamDown:
     return UpstreamDown(text, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)
 
 
-def lookout(*answers: str | Exception) -> Lookout[str]:
+def make_poller(*answers: str | Exception) -> SourcePoller[str]:
     clock = Clock()
-    return Lookout(Source.KAFKA, Script(clock, *answers).look, get_logger(), clock)
+    return SourcePoller(Source.KAFKA, ScriptedSource(clock, *answers).read, get_logger(), clock)
 
 
 async def test_a_successful_poll_keeps_snapshot_time_and_duration() -> None:
-    watch = lookout("seen")
-    assert (watch.outcome, watch.looked) == (Outcome(), False)
-    await watch.once()
-    assert (watch.outcome, watch.looked) == (Outcome("seen", 1002.0, 2.0), True)
+    poller = make_poller("snapshot")
+    assert (poller.last, poller.polled) == (LastPoll(), False)
+    await poller.poll()
+    assert (poller.last, poller.polled) == (LastPoll("snapshot", 1002.0, 2.0), True)
 
 
 @pytest.mark.parametrize(
@@ -53,24 +53,24 @@ async def test_a_successful_poll_keeps_snapshot_time_and_duration() -> None:
     [(down("Kafka at x: refused"), "Kafka at x: refused"), (KeyError("bug"), "KeyError('bug')")],
 )
 async def test_a_failed_poll_keeps_only_the_time_of_the_last_success(error: Exception, reason: str) -> None:
-    watch = lookout("seen", error)
-    await watch.once()
-    await watch.once()
-    assert watch.outcome == Outcome(None, 1002.0, 2.0, reason)
+    poller = make_poller("snapshot", error)
+    await poller.poll()
+    await poller.poll()
+    assert poller.last == LastPoll(None, 1002.0, 2.0, reason)
 
 
 async def test_a_failed_first_poll_counts_as_polled() -> None:
-    watch = lookout(down())
-    await watch.once()
-    assert watch.looked
-    assert watch.outcome.at == 0
+    poller = make_poller(down())
+    await poller.poll()
+    assert poller.polled
+    assert poller.last.at == 0
 
 
 async def test_an_outage_is_logged_at_its_start_and_at_its_end() -> None:
-    watch = lookout(down(), down(), down("another"), "seen", "seen")
+    poller = make_poller(down(), down(), down("another"), "snapshot", "snapshot")
     with capture_logs() as lines:
         for _ in range(5):
-            await watch.once()
+            await poller.poll()
     assert [(line["log_level"], line.get("error")) for line in lines] == [
         ("warning", "refused"),
         ("warning", "another"),
@@ -81,15 +81,15 @@ async def test_an_outage_is_logged_at_its_start_and_at_its_end() -> None:
 async def test_polling_continues_after_a_failure() -> None:
     answered = asyncio.Event()
 
-    async def look() -> None:
-        looks.append(len(looks))
-        if len(looks) == 1:
+    async def read() -> None:
+        reads.append(len(reads))
+        if len(reads) == 1:
             raise down()
-        if len(looks) == 3:
+        if len(reads) == 3:
             answered.set()
 
-    looks: list[int] = []
-    running = asyncio.create_task(Lookout(Source.KAFKA, look, get_logger()).run(interval=0.001))
+    reads: list[int] = []
+    running = asyncio.create_task(SourcePoller(Source.KAFKA, read, get_logger()).run(interval=0.001))
     await asyncio.wait_for(answered.wait(), 10)
     running.cancel()
     await asyncio.wait([running])

@@ -1,4 +1,4 @@
-"""What was not captured but can come: each file of the recording's `made/`, which says why it can."""
+"""Input that was not captured but is possible: the files in the recording's `made/` folder, which explain why."""
 
 import pytest
 
@@ -12,8 +12,8 @@ from tests.support.fakes import HandlerFixture
 from tests.unit.handlers.samples import ADA, DELETED_COMMENT, FRESH, bank, created
 
 
-def stored(fixture: HandlerFixture) -> Memory:
-    """The one memory whose retain was asked for."""
+def retained_memory(fixture: HandlerFixture) -> Memory:
+    """The memory of the only retain."""
     ((_, memory, _),) = fixture.hindsight.called("retain")
     assert isinstance(memory, Memory)
     return memory
@@ -29,12 +29,12 @@ MADE = {
 }
 
 
-def test_every_made_file_is_a_case() -> None:
+def test_every_made_file_has_a_case() -> None:
     assert sorted(MADE) == recording.made_names()
 
 
 @pytest.mark.parametrize("name", MADE)
-async def test_made(name: str) -> None:
+async def test_a_made_file_has_the_expected_result(name: str) -> None:
     made, fixture = recording.made(name), HandlerFixture()
     if name == "comment-gone-404":
         event = parse(made.value["event"])
@@ -48,15 +48,15 @@ async def test_made(name: str) -> None:
     assert isinstance(event, IssueCommentCreated)
     assert await retain(event, FRESH, fixture.context) == MADE[name]
     if name == "comment-derived-author":
-        assert stored(fixture).metadata["runId"] == made.value["derivedCreatedByRunId"]
+        assert retained_memory(fixture).metadata["runId"] == made.value["derivedCreatedByRunId"]
         assert fixture.paperclip.called("issue") == []
     if name == "event-half-emoji-snippet":
-        assert stored(fixture).content == made.value["payload"]["bodySnippet"].replace("\ud83c", "")
-        assert stored(fixture).metadata["truncated"] == "true"
+        assert retained_memory(fixture).content == made.value["payload"]["bodySnippet"].replace("\ud83c", "")
+        assert retained_memory(fixture).metadata["truncated"] == "true"
 
 
-async def test_a_relay_stop_is_looked_at_where_there_is_a_paperclip_api() -> None:
-    """Its event has no body, no agent and the system as its actor; the comment itself says who wrote it."""
+async def test_the_comment_of_a_relay_stop_is_fetched_from_paperclip() -> None:
+    """Its event has no body and no agent, and the system as actor; the comment itself names its author."""
     fixture = HandlerFixture()
     event = parse(recording.made("event-relay-stop").value)
     assert isinstance(event, IssueCommentCreated)

@@ -23,20 +23,20 @@ AGENT, ISSUE = str(EVENT.payload.agent_id), str(EVENT.payload.issue_id)
 QUERY = "Measure login latency\np95 from the edge, per region."
 
 
-async def do(fixture: HandlerFixture, run_id: str = RUN, **payload: Any) -> HandlerResult:
+async def handle(fixture: HandlerFixture, run_id: str = RUN, **payload: Any) -> HandlerResult:
     return await recall(started(run_id, **payload), FRESH, fixture.context)
 
 
-def a_run(run_id: str = RUN, **wake: Any) -> dict[str, Any]:
+def run_with_wake(run_id: str = RUN, **wake: Any) -> dict[str, Any]:
     """A recorded run with its wake changed."""
     whole = next(run for run in recording.runs() if run["id"] == run_id)
     whole["contextSnapshot"]["paperclipWake"] |= wake
     return whole
 
 
-async def test_one_request_one_recall_one_record() -> None:
+async def test_a_recall_takes_one_request_to_paperclip_and_one_to_hindsight() -> None:
     fixture = HandlerFixture()
-    assert await do(fixture) == Done(bank=bank(AGENT))
+    assert await handle(fixture) == Done(bank=bank(AGENT))
     assert fixture.paperclip.calls == [("run", RUN)]
     assert fixture.hindsight.calls == [("recall", bank(AGENT), QUERY, RecallBudget.MID, 1024)]
     assert fixture.recalls.last.model_dump() == {
@@ -49,26 +49,26 @@ async def test_one_request_one_recall_one_record() -> None:
         "query": QUERY,
         "status": RecallStatus.EMPTY,
         "memories": [],
-        "recalled_at": "2026-11-30T10:20:00.000+00:00",
+        "recalled_at": "2026-11-30T10:20:00.000Z",
     }
 
 
 async def test_memories_are_published_and_the_last_record_of_a_run_wins() -> None:
     fixture = HandlerFixture()
-    await do(fixture)
+    await handle(fixture)
     memory = Memory(UNKNOWN, "Latency is measured at the edge.", None, {})
     await fixture.hindsight.retain(bank(AGENT), memory, operation_id(bank(AGENT), UNKNOWN, memory.content, ""))
     fixture.hindsight.run_workers()
     for _ in range(2):
-        await do(fixture)
+        await handle(fixture)
     assert list(fixture.recalls.compacted) == [RUN]
     assert fixture.recalls.compacted[RUN].status is RecallStatus.RECALLED
     assert fixture.recalls.compacted[RUN].memories == [memory.content]
 
 
-async def test_the_budget_is_a_setting() -> None:
+async def test_the_recall_budget_of_the_policy_is_sent() -> None:
     fixture = HandlerFixture(MemoryPolicy(recall_budget=RecallBudget.HIGH))
-    await do(fixture)
+    await handle(fixture)
     assert fixture.hindsight.called("recall")[0][2:] == (RecallBudget.HIGH, 1024)
 
 
@@ -80,18 +80,20 @@ async def test_the_budget_is_a_setting() -> None:
         (MemoryPolicy(), {"issueId": None}, SkipReason.NO_ISSUE),
     ],
 )
-async def test_gates(policy: MemoryPolicy, payload: dict[str, Any], reason: SkipReason) -> None:
+async def test_a_closed_gate_skips_without_any_call(
+    policy: MemoryPolicy, payload: dict[str, Any], reason: SkipReason
+) -> None:
     fixture = HandlerFixture(policy)
-    assert await do(fixture, **payload) == Skipped(reason)
+    assert await handle(fixture, **payload) == Skipped(reason)
     assert (fixture.paperclip.calls, fixture.hindsight.calls, fixture.recalls.log) == ([], [], [])
 
 
-async def test_a_manual_run_has_no_issue() -> None:
-    assert await do(HandlerFixture(), MANUAL_RUN) == Skipped(SkipReason.NO_ISSUE)
+async def test_a_manual_run_is_skipped_as_it_has_no_issue() -> None:
+    assert await handle(HandlerFixture(), MANUAL_RUN) == Skipped(SkipReason.NO_ISSUE)
 
 
 @pytest.mark.parametrize(("age", "late"), [(0, False), (60, False), (60.1, True), (-5, False)])
-async def test_deadline(age: float, late: bool) -> None:
+async def test_a_record_over_60_seconds_old_is_skipped(age: float, late: bool) -> None:
     fixture = HandlerFixture()
     outcome = await recall(EVENT, DeliveryInfo(timestamp=NOW - age), fixture.context)
     assert (outcome == Skipped(SkipReason.TOO_LATE)) is late
@@ -100,16 +102,16 @@ async def test_deadline(age: float, late: bool) -> None:
 
 async def test_comments_that_woke_the_run_are_in_the_query() -> None:
     fixture = HandlerFixture()
-    await do(fixture, WOKEN_RUN)
+    await handle(fixture, WOKEN_RUN)
     query = fixture.recalls.last.query
     assert query == "Write the release notes\nCollect what changed since 2.3.\nMention the token expiry."
 
 
-async def test_quarantined_comments_are_not() -> None:
+async def test_quarantined_comments_are_not_in_the_query() -> None:
     fixture = HandlerFixture()
     quarantined = recording.made("comment-quarantined").value
-    fixture.paperclip.runs[RUN] = a_run(comments=[quarantined, {"id": UNKNOWN, "body": "Trusted."}])
-    await do(fixture)
+    fixture.paperclip.runs[RUN] = run_with_wake(comments=[quarantined, {"id": UNKNOWN, "body": "Trusted."}])
+    await handle(fixture)
     assert fixture.recalls.last.query == f"{QUERY}\nTrusted."
 
 
@@ -121,86 +123,86 @@ async def test_quarantined_comments_are_not() -> None:
         ("🎉", "!?", [{"body": "…"}], SkipReason.BLANK_QUERY),
     ],
 )
-async def test_nothing_to_ask_for_is_no_call(
+async def test_a_blank_issue_or_query_is_skipped_without_a_recall(
     title: str, description: str | None, comments: list[dict[str, str]], reason: SkipReason
 ) -> None:
     fixture = HandlerFixture()
-    fixture.paperclip.runs[RUN] = a_run(issue={"title": title, "description": description}, comments=comments)
-    assert await do(fixture) == Skipped(reason)
+    fixture.paperclip.runs[RUN] = run_with_wake(issue={"title": title, "description": description}, comments=comments)
+    assert await handle(fixture) == Skipped(reason)
     assert (fixture.hindsight.calls, fixture.recalls.log) == ([], [])
 
 
-async def test_what_the_event_carries_is_not_fetched() -> None:
+async def test_an_embedded_run_or_issue_is_not_fetched() -> None:
     fixture = HandlerFixture()
-    await do(fixture, run=a_run())
-    await do(fixture, run=a_run(), issue={"id": ISSUE, "title": "Carried"})
+    await handle(fixture, run=run_with_wake())
+    await handle(fixture, run=run_with_wake(), issue={"id": ISSUE, "title": "Carried"})
     assert fixture.paperclip.calls == []
     assert [call[1] for call in fixture.hindsight.called("recall")] == [QUERY, "Carried"]
 
 
-async def test_an_issue_in_the_event_still_needs_the_runs_comments() -> None:
+async def test_with_an_embedded_issue_the_run_is_fetched_for_its_comments() -> None:
     fixture = HandlerFixture()
-    fixture.paperclip.runs[RUN] = a_run(comments=[{"body": "Woken."}])
-    await do(fixture, issue={"id": ISSUE, "title": "Carried"})
+    fixture.paperclip.runs[RUN] = run_with_wake(comments=[{"body": "Woken."}])
+    await handle(fixture, issue={"id": ISSUE, "title": "Carried"})
     assert fixture.paperclip.calls == [("run", RUN)]
     assert fixture.recalls.last.query == "Carried\nWoken."
 
 
-async def test_a_run_or_an_issue_of_another_id_is_not_believed() -> None:
+async def test_an_embedded_run_or_issue_with_another_id_is_ignored() -> None:
     fixture = HandlerFixture()
-    await do(fixture, run=a_run(WOKEN_RUN), issue={"id": UNKNOWN, "title": "Another"})
+    await handle(fixture, run=run_with_wake(WOKEN_RUN), issue={"id": UNKNOWN, "title": "Another"})
     assert fixture.paperclip.calls == [("run", RUN)]
     assert fixture.recalls.last.query == QUERY
 
 
-async def test_what_woke_the_run_for_another_issue_is_not_believed() -> None:
+async def test_a_wake_for_another_issue_is_ignored() -> None:
     fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER))
     other = {"id": UNKNOWN, "title": "Another", "creatorEmail": "another@example.org"}
     wake = {"issue": other, "comments": [{"body": "Said there."}]}
-    assert await do(fixture, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}}) == Done(bank=bank(AGENT))
+    assert await handle(fixture, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}}) == Done(bank=bank(AGENT))
     assert fixture.recalls.last.query == QUERY
     del fixture.paperclip.issues[ISSUE]
-    gone = await do(fixture, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}})
+    gone = await handle(fixture, run={"id": RUN, "contextSnapshot": {"paperclipWake": wake}})
     assert gone == Skipped(SkipReason.BLANK_ISSUE)
 
 
-async def test_without_a_wake_the_issue_is_asked() -> None:
+async def test_without_a_wake_the_issue_is_fetched() -> None:
     fixture = HandlerFixture()
     del fixture.paperclip.runs[RUN]
-    await do(fixture)
-    await do(fixture, run={"id": RUN, "contextSnapshot": {"wakeSource": "on_demand"}})
-    await do(fixture, run={"id": RUN})
+    await handle(fixture)
+    await handle(fixture, run={"id": RUN, "contextSnapshot": {"wakeSource": "on_demand"}})
+    await handle(fixture, run={"id": RUN})
     assert fixture.paperclip.calls == [("run", RUN), ("issue", ISSUE), ("issue", ISSUE), ("issue", ISSUE)]
     assert [record.query for _, record in fixture.recalls.log if record] == [QUERY] * 3
 
 
-async def test_run_and_issue_both_gone() -> None:
+async def test_a_run_without_run_and_issue_in_paperclip_is_skipped() -> None:
     fixture = HandlerFixture()
     del fixture.paperclip.runs[RUN], fixture.paperclip.issues[ISSUE]
-    assert await do(fixture) == Skipped(SkipReason.BLANK_ISSUE)
+    assert await handle(fixture) == Skipped(SkipReason.BLANK_ISSUE)
 
 
-async def test_a_user_is_looked_up_where_banks_have_one() -> None:
+async def test_the_user_is_looked_up_if_bank_ids_have_a_user_part() -> None:
     fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER, user_sources=BY_CREATOR))
-    assert await do(fixture) == Done(bank=bank(AGENT, "local-board"))
+    assert await handle(fixture) == Done(bank=bank(AGENT, "local-board"))
     assert fixture.paperclip.calls == [("run", RUN), ("issue", ISSUE)]
     assert fixture.recalls.last.user_id == "local-board"
 
 
-async def test_no_user_leaves_the_part_out_or_skips() -> None:
+async def test_without_a_user_the_part_is_left_out_or_the_recall_skipped() -> None:
     for policy, outcome in [
         (MemoryPolicy(granularity=WITH_USER), Done(bank=bank(AGENT))),
         (MemoryPolicy(granularity=WITH_USER, user_required=True), Skipped(SkipReason.NO_USER)),
         (MemoryPolicy(granularity=(BankPart.USER,)), Skipped(SkipReason.NO_USER)),
         (MemoryPolicy(user_required=True), Done(bank=bank(AGENT))),
     ]:
-        assert await do(HandlerFixture(policy)) == outcome
+        assert await handle(HandlerFixture(policy)) == outcome
 
 
-async def test_an_issue_that_is_gone_has_no_user() -> None:
+async def test_a_deleted_issue_gives_a_bank_without_a_user() -> None:
     fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER, user_sources=BY_CREATOR))
     del fixture.paperclip.issues[ISSUE]
-    assert await do(fixture) == Done(bank=bank(AGENT))
+    assert await handle(fixture) == Done(bank=bank(AGENT))
 
 
 FAILURES: list[HandlingError] = [
@@ -211,10 +213,10 @@ FAILURES: list[HandlingError] = [
 
 
 @pytest.mark.parametrize("error", FAILURES, ids=str)
-async def test_a_failure_of_hindsight_is_a_record_and_no_exception(error: HandlingError) -> None:
+async def test_a_failure_of_hindsight_is_published_and_degraded(error: HandlingError) -> None:
     fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER, user_sources=BY_CREATOR))
     fixture.hindsight.fail("recall", error)
-    outcome = await do(fixture)
+    outcome = await handle(fixture)
     assert outcome == Degraded(Upstream.HINDSIGHT, str(error), bank(AGENT, "local-board"))
     record = fixture.recalls.last
     assert (record.status, record.memories, record.query) == (RecallStatus.FAILED, [], QUERY)
@@ -223,65 +225,67 @@ async def test_a_failure_of_hindsight_is_a_record_and_no_exception(error: Handli
 
 
 @pytest.mark.parametrize(
-    ("policy", "known"), [(MemoryPolicy(), bank(AGENT)), (MemoryPolicy(granularity=WITH_USER), None)]
+    ("policy", "published_bank"), [(MemoryPolicy(), bank(AGENT)), (MemoryPolicy(granularity=WITH_USER), None)]
 )
-async def test_a_failure_of_paperclip_too_and_never_names_a_wider_bank(policy: MemoryPolicy, known: str | None) -> None:
+async def test_a_failure_of_paperclip_is_published_without_a_wider_bank(
+    policy: MemoryPolicy, published_bank: str | None
+) -> None:
     fixture = HandlerFixture(policy)
     fixture.paperclip.fail("run", unreachable(Upstream.PAPERCLIP))
-    assert await do(fixture) == Degraded(Upstream.PAPERCLIP, "connection refused", known)
+    assert await handle(fixture) == Degraded(Upstream.PAPERCLIP, "connection refused", published_bank)
     record = fixture.recalls.last
-    assert (record.status, record.bank_id, record.user_id) == (RecallStatus.FAILED, known, None)
+    assert (record.status, record.bank_id, record.user_id) == (RecallStatus.FAILED, published_bank, None)
     assert fixture.hindsight.calls == []
 
 
-async def test_a_query_that_is_refused_is_halved_once() -> None:
+async def test_a_rejected_query_is_halved_once() -> None:
     fixture = HandlerFixture()
     fixture.hindsight.fail("recall", rejected(400))
-    assert await do(fixture) == Done(bank=bank(AGENT))
+    assert await handle(fixture) == Done(bank=bank(AGENT))
     assert [call[1] for call in fixture.hindsight.called("recall")] == [QUERY, QUERY[: len(QUERY) // 2]]
     assert fixture.recalls.last.query == QUERY
 
     fixture.hindsight.fail("recall", rejected(400), rejected(400))
-    assert await do(fixture) == Degraded(Upstream.HINDSIGHT, "answered 400", bank(AGENT))
+    assert await handle(fixture) == Degraded(Upstream.HINDSIGHT, "answered 400", bank(AGENT))
     assert len(fixture.hindsight.called("recall")) == 4
 
 
-async def test_half_a_query_without_a_word_is_not_asked() -> None:
+async def test_half_a_query_without_a_word_is_not_sent() -> None:
     fixture = HandlerFixture()
     fixture.hindsight.fail("recall", rejected(400))
-    outcome = await do(fixture, run=a_run(issue={"title": "🎉🎉🎉 go"}))
+    outcome = await handle(fixture, run=run_with_wake(issue={"title": "🎉🎉🎉 go"}))
     assert isinstance(outcome, Degraded)
     assert outcome.upstream is Upstream.HINDSIGHT
     assert len(fixture.hindsight.calls) == 1
 
 
-async def test_kafka_down_is_raised() -> None:
+async def test_an_unacknowledged_record_is_raised() -> None:
     fixture = HandlerFixture()
     fixture.recalls.down = True
     with pytest.raises(UpstreamDown) as raised:
-        await do(fixture)
+        await handle(fixture)
     assert raised.value.upstream is Upstream.KAFKA
 
 
-async def test_what_is_no_answer_of_an_upstream_is_raised() -> None:
+async def test_an_unexpected_exception_is_raised() -> None:
     fixture = HandlerFixture()
     fixture.hindsight.fail("recall", ZeroDivisionError())
     with pytest.raises(ZeroDivisionError):
-        await do(fixture)
+        await handle(fixture)
     assert fixture.recalls.log == []
 
 
-async def test_without_a_paperclip_api_the_event_must_carry_what_is_needed() -> None:
+async def test_without_a_paperclip_api_the_event_must_embed_run_or_issue() -> None:
     fixture = HandlerFixture(has_paperclip=False)
-    assert await do(fixture, run=a_run()) == Done(bank=bank(AGENT))
-    assert await do(fixture, issue={"id": ISSUE, "title": "Carried"}) == Done(bank=bank(AGENT))
+    assert await handle(fixture, run=run_with_wake()) == Done(bank=bank(AGENT))
+    assert await handle(fixture, issue={"id": ISSUE, "title": "Carried"}) == Done(bank=bank(AGENT))
     assert fixture.warnings == []
-    assert await do(fixture) == Skipped(SkipReason.BLANK_ISSUE)
+    assert await handle(fixture) == Skipped(SkipReason.BLANK_ISSUE)
     assert len(fixture.warnings) == 1
 
 
 @pytest.mark.parametrize("run_id", [run["id"] for run in recording.runs()])
-async def test_every_recorded_start(run_id: str) -> None:
+async def test_every_recorded_start_is_recalled_unless_it_has_no_issue(run_id: str) -> None:
     fixture = HandlerFixture()
     event = started(run_id)
     outcome = await recall(event, FRESH, fixture.context)

@@ -37,26 +37,26 @@ ISSUE = COMMENTS[AGENT_COMMENT]["issueId"]
 USER_ISSUE = COMMENTS[USER_COMMENT]["issueId"]
 
 
-def stored(fixture: HandlerFixture) -> tuple[str, Memory, str]:
-    """The one retain that was asked for."""
+def retained(fixture: HandlerFixture) -> tuple[str, Memory, str]:
+    """Bank, memory and operation id of the only retain."""
     (call,) = fixture.hindsight.called("retain")
     return call[0], call[1], call[2]
 
 
-def put(fixture: HandlerFixture, comment_id: str = AGENT_COMMENT, **changes: Any) -> None:
+def change_comment(fixture: HandlerFixture, comment_id: str = AGENT_COMMENT, **changes: Any) -> None:
     """Change a comment in Paperclip."""
     fixture.paperclip.comments[comment_id] = {**COMMENTS[comment_id], **changes}
 
 
-async def do(
+async def handle(
     fixture: HandlerFixture, comment_id: str = AGENT_COMMENT, delivery: DeliveryInfo = FRESH, **payload: Any
 ) -> HandlerResult:
     return await retain(created(comment_id, **payload), delivery, fixture.context)
 
 
-async def test_an_agents_comment_goes_to_its_own_bank_whole() -> None:
+async def test_a_comment_of_an_agent_is_retained_in_full_in_its_own_bank() -> None:
     fixture = HandlerFixture()
-    assert await do(fixture) == Done(bank=bank(ADA))
+    assert await handle(fixture) == Done(bank=bank(ADA))
     comment = COMMENTS[AGENT_COMMENT]
     metadata = {
         "agentId": ADA,
@@ -67,47 +67,47 @@ async def test_an_agents_comment_goes_to_its_own_bank_whole() -> None:
         "authorType": "agent",
     }
     memory = Memory(AGENT_COMMENT, comment["body"], comment["createdAt"], metadata)
-    assert stored(fixture) == (bank(ADA), memory, operation_id(bank(ADA), AGENT_COMMENT, comment["body"], ""))
+    assert retained(fixture) == (bank(ADA), memory, operation_id(bank(ADA), AGENT_COMMENT, comment["body"], ""))
     assert fixture.paperclip.calls == [("comment", ISSUE, AGENT_COMMENT)]
 
 
-async def test_a_users_comment_goes_to_the_assignees_bank() -> None:
+async def test_a_comment_of_a_user_is_retained_in_the_bank_of_the_assignee() -> None:
     fixture = HandlerFixture()
-    assert await do(fixture, USER_COMMENT) == Done(bank=bank(ADA))
-    metadata = stored(fixture)[1].metadata
+    assert await handle(fixture, USER_COMMENT) == Done(bank=bank(ADA))
+    metadata = retained(fixture)[1].metadata
     assert metadata["authorType"] == "user"
     assert "runId" not in metadata
     assert fixture.paperclip.calls == [("comment", USER_ISSUE, USER_COMMENT), ("issue", USER_ISSUE)]
 
 
-async def test_what_the_event_carries_is_not_fetched() -> None:
+async def test_an_embedded_comment_and_issue_are_not_fetched() -> None:
     fixture = HandlerFixture()
     issue = {"id": USER_ISSUE, "assigneeAgentId": CID}
-    assert await do(fixture, USER_COMMENT, comment=COMMENTS[USER_COMMENT], issue=issue) == Done(bank=bank(CID))
+    assert await handle(fixture, USER_COMMENT, comment=COMMENTS[USER_COMMENT], issue=issue) == Done(bank=bank(CID))
     assert fixture.paperclip.calls == []
 
 
-async def test_the_same_event_twice_is_one_operation_and_a_repair_is_another() -> None:
+async def test_a_repeated_event_is_one_operation_and_a_repair_a_second() -> None:
     fixture = HandlerFixture()
     for delivery in (FRESH, FRESH, REPLAYED):
-        await do(fixture, delivery=delivery)
+        await handle(fixture, delivery=delivery)
     assert len(fixture.hindsight.children) == 1
     for _ in range(2):
-        await do(fixture, delivery=DeliveryInfo(NOW, repair="audit-1", replayed=True))
+        await handle(fixture, delivery=DeliveryInfo(NOW, repair="audit-1", replayed=True))
     assert len(fixture.hindsight.children) == 2
     fixture.hindsight.run_workers()
     assert fixture.hindsight.documents == {AGENT_COMMENT: bank(ADA)}
 
 
-async def test_auto_retain_off() -> None:
+async def test_auto_retain_off_skips_without_any_call() -> None:
     fixture = HandlerFixture(MemoryPolicy(auto_retain=False))
-    assert await do(fixture) == Skipped(SkipReason.AUTO_RETAIN_OFF)
+    assert await handle(fixture) == Skipped(SkipReason.AUTO_RETAIN_OFF)
     assert (fixture.paperclip.calls, fixture.hindsight.calls) == ([], [])
 
 
-async def test_no_comment_id() -> None:
+async def test_an_event_without_a_comment_id_is_skipped() -> None:
     fixture = HandlerFixture()
-    assert await do(fixture, commentId=None) == Skipped(SkipReason.NO_COMMENT_ID)
+    assert await handle(fixture, commentId=None) == Skipped(SkipReason.NO_COMMENT_ID)
     assert (fixture.paperclip.calls, fixture.hindsight.calls) == ([], [])
 
 
@@ -125,10 +125,10 @@ async def test_no_comment_id() -> None:
         ({"body": "\ud83c"}, SkipReason.BLANK_COMMENT),
     ],
 )
-async def test_what_is_not_retained(changes: dict[str, Any], reason: SkipReason) -> None:
+async def test_system_quarantined_and_blank_comments_are_skipped(changes: dict[str, Any], reason: SkipReason) -> None:
     fixture = HandlerFixture()
-    put(fixture, **changes)
-    assert await do(fixture) == Skipped(reason)
+    change_comment(fixture, **changes)
+    assert await handle(fixture) == Skipped(reason)
     assert fixture.hindsight.calls == []
 
 
@@ -140,25 +140,25 @@ async def test_what_is_not_retained(changes: dict[str, Any], reason: SkipReason)
         {"authorType": "future"},
     ],
 )
-async def test_what_is_retained_all_the_same(changes: dict[str, Any]) -> None:
+async def test_other_presentation_trust_and_author_types_are_retained(changes: dict[str, Any]) -> None:
     fixture = HandlerFixture()
-    put(fixture, **changes)
-    assert await do(fixture) == Done(bank=bank(ADA))
+    change_comment(fixture, **changes)
+    assert await handle(fixture) == Done(bank=bank(ADA))
 
 
-async def test_system_comments_where_the_setting_asks_for_them() -> None:
+async def test_system_comments_are_retained_if_the_policy_says_so() -> None:
     fixture = HandlerFixture(MemoryPolicy(retain_system_comments=True))
-    put(fixture, authorType="system", authorAgentId=None, presentation={"kind": "system_notice"})
-    assert await do(fixture, agentId=None) == Done(bank=bank(ADA))
-    put(fixture, authorType="system", sourceTrust={"disposition": "quarantined"})
-    assert await do(fixture) == Skipped(SkipReason.QUARANTINED)
+    change_comment(fixture, authorType="system", authorAgentId=None, presentation={"kind": "system_notice"})
+    assert await handle(fixture, agentId=None) == Done(bank=bank(ADA))
+    change_comment(fixture, authorType="system", sourceTrust={"disposition": "quarantined"})
+    assert await handle(fixture) == Skipped(SkipReason.QUARANTINED)
 
 
-async def test_served_memory_and_broken_characters_are_not_retained() -> None:
+async def test_fenced_memories_and_unencodable_characters_are_stripped() -> None:
     fixture = HandlerFixture()
-    put(fixture, body=f"I recalled\n{fence('secret')}\nand half \ud83c an emoji\0.")
-    await do(fixture)
-    assert stored(fixture)[1].content == "I recalled\n\n\nand half  an emoji."
+    change_comment(fixture, body=f"I recalled\n{fence('secret')}\nand half \ud83c an emoji\0.")
+    await handle(fixture)
+    assert retained(fixture)[1].content == "I recalled\n\n\nand half  an emoji."
 
 
 @pytest.mark.parametrize(
@@ -170,74 +170,76 @@ async def test_served_memory_and_broken_characters_are_not_retained() -> None:
         ({"authorAgentId": None}, {"agentId": None}, ADA),
     ],
 )
-async def test_whose_comment_it_is(comment: dict[str, Any], payload: dict[str, Any], agent: str) -> None:
+async def test_the_author_is_the_author_agent_else_derived_else_event_else_assignee(
+    comment: dict[str, Any], payload: dict[str, Any], agent: str
+) -> None:
     fixture = HandlerFixture()
-    put(fixture, **comment)
-    assert await do(fixture, **payload) == Done(bank=bank(agent))
+    change_comment(fixture, **comment)
+    assert await handle(fixture, **payload) == Done(bank=bank(agent))
 
 
-async def test_no_author_and_no_assignee() -> None:
+async def test_a_comment_without_author_agent_and_assignee_is_skipped() -> None:
     fixture = HandlerFixture()
     fixture.paperclip.issues[USER_ISSUE]["assigneeAgentId"] = None
-    assert await do(fixture, USER_COMMENT) == Skipped(SkipReason.NO_AGENT)
+    assert await handle(fixture, USER_COMMENT) == Skipped(SkipReason.NO_AGENT)
     del fixture.paperclip.issues[USER_ISSUE]
-    assert await do(fixture, USER_COMMENT) == Skipped(SkipReason.NO_AGENT)
+    assert await handle(fixture, USER_COMMENT) == Skipped(SkipReason.NO_AGENT)
     assert fixture.hindsight.calls == []
 
 
-async def test_an_agent_that_is_not_enabled() -> None:
+async def test_a_comment_of_an_agent_that_is_not_enabled_is_skipped() -> None:
     fixture = HandlerFixture(MemoryPolicy(enabled_agents=frozenset({BEN}), granularity=WITH_USER))
-    assert await do(fixture) == Skipped(SkipReason.AGENT_NOT_ENABLED)
-    assert await do(fixture, USER_COMMENT) == Skipped(SkipReason.AGENT_NOT_ENABLED)
+    assert await handle(fixture) == Skipped(SkipReason.AGENT_NOT_ENABLED)
+    assert await handle(fixture, USER_COMMENT) == Skipped(SkipReason.AGENT_NOT_ENABLED)
     assert fixture.hindsight.calls == []
     assert fixture.paperclip.called("issue") == [(USER_ISSUE,)]
 
 
-async def test_a_user_is_looked_up_where_banks_have_one() -> None:
+async def test_the_user_is_looked_up_if_bank_ids_have_a_user_part() -> None:
     fixture = HandlerFixture(MemoryPolicy(granularity=WITH_USER, user_sources=BY_CREATOR))
-    assert await do(fixture) == Done(bank=bank(ADA, "local-board"))
-    assert stored(fixture)[1].metadata["userId"] == "local-board"
-    await do(fixture, USER_COMMENT)
+    assert await handle(fixture) == Done(bank=bank(ADA, "local-board"))
+    assert retained(fixture)[1].metadata["userId"] == "local-board"
+    await handle(fixture, USER_COMMENT)
     assert fixture.paperclip.called("issue") == [(ISSUE,), (USER_ISSUE,)]
 
 
-async def test_no_user_leaves_the_part_out_or_skips() -> None:
+async def test_without_a_user_the_part_is_left_out_or_the_retain_skipped() -> None:
     for policy, outcome in [
         (MemoryPolicy(granularity=WITH_USER), Done(bank=bank(ADA))),
         (MemoryPolicy(granularity=WITH_USER, user_required=True), Skipped(SkipReason.NO_USER)),
         (MemoryPolicy(granularity=(BankPart.USER,)), Skipped(SkipReason.NO_USER)),
         (MemoryPolicy(user_required=True), Done(bank=bank(ADA))),
     ]:
-        assert await do(HandlerFixture(policy)) == outcome
+        assert await handle(HandlerFixture(policy)) == outcome
 
 
 @pytest.mark.parametrize("gone", [None, {"body": "", "deletedAt": "2026-11-30T10:00:00Z"}, {"deletedAt": "2026"}])
-async def test_a_comment_that_is_gone_is_forgotten(gone: Mapping[str, Any] | None) -> None:
+async def test_a_deleted_comment_is_forgotten(gone: Mapping[str, Any] | None) -> None:
     fixture = HandlerFixture()
-    await do(fixture)
+    await handle(fixture)
     fixture.hindsight.run_workers()
     if gone is None:
         del fixture.paperclip.comments[AGENT_COMMENT]
     else:
-        put(fixture, **gone)
-    assert await do(fixture) == Done()
+        change_comment(fixture, **gone)
+    assert await handle(fixture) == Done()
     assert fixture.hindsight.documents == {}
 
 
-async def test_a_deleted_comment_in_the_event_is_forgotten_too() -> None:
+async def test_an_embedded_deleted_comment_is_forgotten() -> None:
     fixture = HandlerFixture()
-    await do(fixture)
+    await handle(fixture)
     fixture.hindsight.run_workers()
     carried = {**COMMENTS[AGENT_COMMENT], "body": None, "deletedAt": "2026-11-30T10:00:00Z"}
-    assert await do(fixture, comment=carried) == Done()
+    assert await handle(fixture, comment=carried) == Done()
     assert fixture.hindsight.documents == {}
 
 
-async def test_a_replayed_record_never_brings_a_deleted_comment_back() -> None:
+async def test_a_replayed_record_of_a_deleted_comment_is_not_retained() -> None:
     fixture = HandlerFixture()
     carried = COMMENTS[AGENT_COMMENT]
     del fixture.paperclip.comments[AGENT_COMMENT]
-    assert await do(fixture, delivery=REPLAYED, comment=carried) == Done()
+    assert await handle(fixture, delivery=REPLAYED, comment=carried) == Done()
     assert fixture.hindsight.called("retain") == []
 
 
@@ -246,21 +248,21 @@ async def test_a_replayed_record_never_brings_a_deleted_comment_back() -> None:
     [{"id": UNKNOWN}, {"issueId": UNKNOWN}, {"companyId": OTHER_COMPANY}, {"body": None}],
     ids=lambda wrong: next(iter(wrong)),
 )
-async def test_another_comment_in_the_event_is_not_believed(wrong: dict[str, Any]) -> None:
+async def test_an_embedded_comment_that_does_not_match_its_event_is_ignored(wrong: dict[str, Any]) -> None:
     carried = {**COMMENTS[AGENT_COMMENT], "body": "Not this.", **wrong}
     fixture = HandlerFixture()
-    await do(fixture, comment=carried)
-    assert stored(fixture)[1].content == COMMENTS[AGENT_COMMENT]["body"]
+    await handle(fixture, comment=carried)
+    assert retained(fixture)[1].content == COMMENTS[AGENT_COMMENT]["body"]
     with pytest.raises(Permanent) as raised:
-        await do(HandlerFixture(has_paperclip=False), comment=carried)
+        await handle(HandlerFixture(has_paperclip=False), comment=carried)
     assert raised.value.reason is DeadLetterReason.INVALID
 
 
-async def test_a_comment_of_another_company_is_never_stored() -> None:
+async def test_a_comment_of_another_company_is_invalid() -> None:
     fixture = HandlerFixture()
-    put(fixture, companyId=OTHER_COMPANY)
+    change_comment(fixture, companyId=OTHER_COMPANY)
     with pytest.raises(Permanent) as raised:
-        await do(fixture)
+        await handle(fixture)
     assert raised.value.reason is DeadLetterReason.INVALID
     assert fixture.hindsight.calls == []
 
@@ -273,20 +275,20 @@ ERRORS: list[HandlingError] = [
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=str)
-async def test_no_comment_is_stored_as_its_snippet_because_paperclip_fails(error: HandlingError) -> None:
+async def test_a_failure_of_paperclip_is_raised_and_no_snippet_is_retained(error: HandlingError) -> None:
     fixture = HandlerFixture()
     fixture.paperclip.fail("comment", error)
     with pytest.raises(type(error)):
-        await do(fixture)
+        await handle(fixture)
     assert fixture.hindsight.calls == []
 
 
-async def test_failures_of_hindsight_are_raised() -> None:
+async def test_a_failure_of_hindsight_is_raised() -> None:
     fixture = HandlerFixture()
     fixture.hindsight.fail("retain", unreachable(Upstream.HINDSIGHT))
     with pytest.raises(HandlingError):
-        await do(fixture)
-    assert await do(fixture) == Done(bank=bank(ADA))
+        await handle(fixture)
+    assert await handle(fixture) == Done(bank=bank(ADA))
 
 
 @pytest.mark.parametrize(
@@ -300,27 +302,29 @@ async def test_failures_of_hindsight_are_raised() -> None:
         ("x" * 120 + "\ud83c", "x" * 120, "true"),
     ],
 )
-async def test_without_a_paperclip_api_the_snippet_must_do(snippet: str, content: str, truncated: str | None) -> None:
+async def test_without_a_paperclip_api_the_snippet_is_retained(
+    snippet: str, content: str, truncated: str | None
+) -> None:
     fixture = HandlerFixture(has_paperclip=False)
-    assert await do(fixture, bodySnippet=snippet) == Done(bank=bank(ADA))
-    _, memory, _ = stored(fixture)
+    assert await handle(fixture, bodySnippet=snippet) == Done(bank=bank(ADA))
+    _, memory, _ = retained(fixture)
     assert (memory.content, memory.metadata.get("truncated")) == (content, truncated)
     assert memory.timestamp == EVENTS["issue.comment.created", AGENT_COMMENT]["occurredAt"]
     assert memory.metadata["runId"] == COMMENTS[AGENT_COMMENT]["createdByRunId"]
     assert memory.metadata["authorType"] == "agent"
 
 
-async def test_without_a_paperclip_api_a_users_comment_needs_the_issue_in_the_event() -> None:
+async def test_without_a_paperclip_api_a_comment_of_a_user_needs_an_embedded_issue() -> None:
     fixture = HandlerFixture(has_paperclip=False)
-    assert await do(fixture, USER_COMMENT) == Skipped(SkipReason.NO_AGENT)
+    assert await handle(fixture, USER_COMMENT) == Skipped(SkipReason.NO_AGENT)
     issue = {"id": USER_ISSUE, "assigneeAgentId": CID}
-    assert await do(fixture, USER_COMMENT, issue=issue) == Done(bank=bank(CID))
+    assert await handle(fixture, USER_COMMENT, issue=issue) == Done(bank=bank(CID))
 
 
-async def test_without_a_paperclip_api_a_replayed_comment_is_believed_and_said_so() -> None:
+async def test_without_a_paperclip_api_a_replayed_comment_is_retained_with_a_warning() -> None:
     fixture = HandlerFixture(has_paperclip=False)
-    assert await do(fixture, comment=COMMENTS[AGENT_COMMENT]) == Done(bank=bank(ADA))
+    assert await handle(fixture, comment=COMMENTS[AGENT_COMMENT]) == Done(bank=bank(ADA))
     assert fixture.warnings == []
-    assert await do(fixture, delivery=REPLAYED, comment=COMMENTS[AGENT_COMMENT]) == Done(bank=bank(ADA))
+    assert await handle(fixture, delivery=REPLAYED, comment=COMMENTS[AGENT_COMMENT]) == Done(bank=bank(ADA))
     assert len(fixture.warnings) == 1
     assert "truncated" not in fixture.hindsight.called("retain")[-1][1].metadata

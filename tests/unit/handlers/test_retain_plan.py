@@ -1,4 +1,4 @@
-"""`plan_retain` alone: what the handler does with a plan is in `test_retain.py`."""
+"""`plan_retain` and `needs_issue`; the handler is tested in `test_retain.py`."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from consumer.handlers.results import Skipped, SkipReason
 from consumer.handlers.retain_plan import LoadedComment, RetainPlan, needs_issue, plan_retain
 from consumer.memory.documents import Memory
 from consumer.memory.policy import BankPart, MemoryPolicy, UserSource
-from schemas.objects import Comment, Issue
+from schemas.paperclip import Comment, Issue
 from tests.unit.handlers.samples import ADA, AGENT_COMMENT, BEN, COMMENTS, COMPANY, RUN, bank
 
 ISSUE = COMMENTS[AGENT_COMMENT]["issueId"]
@@ -64,7 +64,9 @@ def test_auto_retain_off_plans_nothing() -> None:
         (loaded(), MemoryPolicy(static_bank="shared", granularity=WITH_USER.granularity), False),
     ],
 )
-def test_needs_issue(comment: LoadedComment, policy: MemoryPolicy, needed: bool) -> None:
+def test_the_issue_is_needed_for_the_assignee_or_the_user_only(
+    comment: LoadedComment, policy: MemoryPolicy, needed: bool
+) -> None:
     assert needs_issue(comment, policy) is needed
 
 

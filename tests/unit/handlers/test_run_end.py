@@ -17,7 +17,7 @@ from tests.unit.handlers.samples import FRESH, RUN, started
 ENDS = [event for event in map(parse, recording.events()) if isinstance(event, get_args(RunEnd))]
 
 
-async def test_every_recorded_end_is_a_tombstone() -> None:
+async def test_every_recorded_run_end_publishes_a_tombstone() -> None:
     fixture = HandlerFixture()
     for event in ENDS:
         assert await run_end(event, FRESH, fixture.context) == Done()
@@ -25,7 +25,7 @@ async def test_every_recorded_end_is_a_tombstone() -> None:
     assert {event.event_type for event in ENDS} == {"agent.run.finished", "agent.run.failed", "agent.run.cancelled"}
 
 
-async def test_it_ends_what_the_start_published() -> None:
+async def test_a_run_end_removes_the_record_of_the_start() -> None:
     fixture = HandlerFixture()
     await recall(started(), FRESH, fixture.context)
     assert RUN in fixture.recalls.compacted
@@ -33,7 +33,7 @@ async def test_it_ends_what_the_start_published() -> None:
     assert RUN not in fixture.recalls.compacted
 
 
-async def test_kafka_down_is_raised() -> None:
+async def test_an_unacknowledged_tombstone_is_raised() -> None:
     fixture = HandlerFixture()
     fixture.recalls.down = True
     with pytest.raises(UpstreamDown):

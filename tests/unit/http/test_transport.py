@@ -1,8 +1,10 @@
+import asyncio
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.http.transport import base_url, quote_segment
+from consumer.http.transport import Request, Response, base_url, limit_in_flight, quote_segment
 
 
 @pytest.mark.parametrize(
@@ -38,3 +40,21 @@ def test_a_segment_is_one_segment(text: str) -> None:
 
 def test_a_bank_id_in_a_path() -> None:
     assert quote_segment("paperclip::c::a/b@c+d é") == "paperclip%3A%3Ac%3A%3Aa%2Fb%40c%2Bd%20%C3%A9"
+
+
+async def test_limited_requests_that_wait_for_their_turn_do_not_time_out() -> None:
+    in_flight = 0
+
+    async def transport(request: Request) -> Response:
+        nonlocal in_flight
+        async with asyncio.timeout(request.timeout):
+            in_flight += 1
+            assert in_flight <= 2
+            await asyncio.sleep(0.01)
+            in_flight -= 1
+        return Response(200, {}, b"")
+
+    limited = limit_in_flight(transport, 2)
+    request = Request("GET", "http://h/", timeout=0.05)  # shorter than all of them take
+    responses = await asyncio.gather(*(limited(request) for _ in range(40)))
+    assert {response.status for response in responses} == {200}

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from consumer.memory.attribution import resolve_author, resolve_user
 from consumer.memory.policy import MemoryPolicy, UserSource
 from demo import recording
-from schemas.objects import Comment, Issue
+from schemas.paperclip import Comment, Issue
 
 DEFAULT = MemoryPolicy().user_sources
 ALL = frozenset(UserSource)
@@ -30,7 +30,7 @@ ADA, BEN, CID = (f"{number}0000000-0000-4000-8000-000000000000" for number in (1
         (Issue(), ALL, None),
     ],
 )
-def test_user(issue: Issue, sources: frozenset[UserSource], user: str | None) -> None:
+def test_resolve_user(issue: Issue, sources: frozenset[UserSource], user: str | None) -> None:
     assert resolve_user(issue, sources) == user
 
 
@@ -49,12 +49,13 @@ def test_a_user_is_never_blank_and_comes_from_the_issue(issue: Issue, sources: s
     ("author", "derived", "event", "agent"),
     [(ADA, BEN, CID, ADA), (None, BEN, CID, BEN), (None, None, CID, CID), (None, None, None, None)],
 )
-def test_author(author: str | None, derived: str | None, event: str | None, agent: str | None) -> None:
+def test_resolve_author(author: str | None, derived: str | None, event: str | None, agent: str | None) -> None:
     comment = Comment(id=ADA, author_agent_id=author, derived_author_agent_id=derived)
     assert resolve_author(comment, event) == agent
 
 
 def test_every_agent_comment_of_the_recording_has_its_author() -> None:
-    comments = [Comment.model_validate(each) for each in recording.comments()]
-    assert all(resolve_author(each, None) == each.author_agent_id for each in comments if each.author_type == "agent")
-    assert all(resolve_author(each, None) is None for each in comments if each.author_type != "agent")
+    comments = [Comment.model_validate(comment) for comment in recording.comments()]
+    for comment in comments:
+        author = comment.author_agent_id if comment.author_type == "agent" else None
+        assert resolve_author(comment, None) == author

@@ -38,7 +38,7 @@ def sha256(user: str) -> str:
         ("例" * 34, sha256("例" * 34)),
     ],
 )
-def test_user_part(user: str, part: str) -> None:
+def test_a_user_is_hashed_if_hindsight_rejects_it_in_a_bank_id(user: str, part: str) -> None:
     bank = derive_bank_id(MemoryPolicy(granularity=(C, A, U)), company=COMPANY, agent=AGENT, user=user)
     assert bank == f"paperclip::{COMPANY}::{AGENT}::user::{part}"
 
@@ -55,12 +55,12 @@ def test_a_user_has_no_effect_where_banks_have_none(user: str | None) -> None:
 
 
 @pytest.mark.parametrize("user", [None, ""])
-def test_nothing_left_is_no_bank(user: str | None) -> None:
+def test_a_bank_id_of_a_user_alone_needs_a_user(user: str | None) -> None:
     assert derive_bank_id(MemoryPolicy(granularity=(U,)), company=COMPANY, agent=AGENT, user=user) is None
 
 
 @given(text.filter(bool), st.permutations([C, A, U]))
-def test_every_bank_is_one_that_hindsight_takes(user: str, order: list[BankPart]) -> None:
+def test_hindsight_accepts_every_derived_bank_id(user: str, order: list[BankPart]) -> None:
     bank = derive_bank_id(MemoryPolicy(granularity=tuple(order)), company=COMPANY, agent=AGENT, user=user)
     assert bank is not None
     assert len(bank.encode()) <= MAX_BYTES
@@ -99,11 +99,11 @@ def test_two_users_never_share_a_bank(one: str, other: str) -> None:
         ),
     ],
 )
-def test_banks_of_a_company(policy: MemoryPolicy, user: str | None, banks: list[str]) -> None:
+def test_company_bank_ids(policy: MemoryPolicy, user: str | None, banks: list[str]) -> None:
     assert company_bank_ids(policy, company=COMPANY, agents=[AGENT, OTHER, AGENT], user=user) == banks
 
 
-def test_banks_by_agent_without_agents_are_none() -> None:
+def test_company_bank_ids_without_agents_are_empty() -> None:
     assert company_bank_ids(MemoryPolicy(), company=COMPANY, agents=[], user=None) == []
 
 
@@ -113,7 +113,7 @@ def test_banks_by_agent_without_agents_are_none() -> None:
     st.sampled_from([AGENT, OTHER]),
     st.booleans(),
 )
-def test_the_banks_of_a_company_hold_every_bank_that_a_retain_can_use(
+def test_company_bank_ids_contain_every_bank_that_a_retain_can_use(
     parts: list[BankPart], user: str | None, agent: str, user_known: bool
 ) -> None:
     policy = MemoryPolicy(granularity=tuple(parts))

@@ -1,4 +1,4 @@
-"""Memories as text."""
+"""Memories formatted as lines."""
 
 import pytest
 from hypothesis import given
@@ -16,12 +16,12 @@ from consumer.memory.formatting import format_memories
         (["a\u2028b", " \n"], "- a b"),
     ],
 )
-def test_lines(memories: list[str], text: str) -> None:
+def test_format_memories(memories: list[str], text: str) -> None:
     assert format_memories(memories) == text
 
 
 @given(st.lists(st.text()))
-def test_one_line_for_each_memory_that_says_something(memories: list[str]) -> None:
+def test_each_memory_that_is_not_blank_is_one_line(memories: list[str]) -> None:
     lines = format_memories(memories).splitlines()
     assert len(lines) == sum(1 for memory in memories if any(line.strip() for line in memory.splitlines()))
     assert all(line.startswith("- ") for line in lines)

@@ -1,4 +1,4 @@
-"""The fence: what was served never comes back, and what stood around it stays."""
+"""Markers: fenced text is stripped completely, and the text around it is kept."""
 
 import json
 import re
@@ -55,22 +55,22 @@ hostile = st.lists(pieces, max_size=12).map("".join) | st.text()
 plain = st.text(st.characters(exclude_characters="<>&"), min_size=1).map(lambda text: f"a{text}z")
 
 
-def test_the_fence_is_readable() -> None:
+def test_a_fence_is_a_pair_of_lines() -> None:
     assert fence("- one\n- two") == "<paperclip-memory>\n- one\n- two\n</paperclip-memory>"
 
 
 @given(hostile)
-def test_nothing_of_what_was_served_is_left(served: str) -> None:
+def test_stripping_a_fence_leaves_nothing_of_its_text(served: str) -> None:
     assert strip_fences(fence(served)) == ""
 
 
 @given(plain, hostile, plain)
-def test_the_text_around_is_kept(before: str, served: str, after: str) -> None:
+def test_text_around_a_fence_is_kept(before: str, served: str, after: str) -> None:
     assert strip_fences(before + fence(served) + after) == f"{before}\n{after}"
 
 
 @given(hostile, plain)
-def test_a_fence_fenced_again_is_still_one_block(served: str, after: str) -> None:
+def test_a_nested_fence_is_stripped_as_one_block(served: str, after: str) -> None:
     assert strip_fences(fence(fence(served)) + after) == after
 
 
@@ -80,13 +80,13 @@ def test_stripping_never_makes_a_new_marker(text: str) -> None:
 
 
 @given(st.text())
-def test_text_without_a_marker_is_not_touched(text: str) -> None:
+def test_text_without_a_marker_is_unchanged(text: str) -> None:
     assert strip_fences(text) == text
 
 
 @pytest.mark.parametrize("opening", OPENINGS)
 @pytest.mark.parametrize("closing", CLOSINGS)
-def test_markers_as_models_quote_them(opening: str, closing: str) -> None:
+def test_markers_are_recognised_as_models_quote_them(opening: str, closing: str) -> None:
     assert strip_fences(f"before {opening} secret {closing} after") == "before \n after"
 
 
@@ -109,17 +109,17 @@ def test_markers_as_models_quote_them(opening: str, closing: str) -> None:
         ("cut in its marker <paperclip-mem", "cut in its marker <paperclip-mem"),
     ],
 )
-def test_broken_and_nested_fences(text: str, left: str) -> None:
+def test_broken_and_nested_fences_are_stripped(text: str, left: str) -> None:
     assert strip_fences(text) == left
 
 
-def test_a_fence_served_as_json_is_found_when_decoded_and_when_not() -> None:
+def test_a_fence_inside_a_json_string_is_stripped() -> None:
     quoted = json.dumps({"text": fence("secret\n- </paperclip-memory> more")})
     assert "secret" not in strip_fences(quoted)
     assert "more" not in strip_fences(quoted)
 
 
-def test_no_unbounded_repeat_stands_in_the_marker() -> None:
-    """Such a pattern takes a time that grows with the square of a hostile text."""
+def test_the_marker_pattern_has_no_unbounded_repeat() -> None:
+    """Such a pattern takes time quadratic in the length of a hostile text."""
     assert not set("*+") & set(markers._MARKER.pattern + markers._ANY_START.pattern)
     assert not re.search(r"\{\d+,\}", markers._MARKER.pattern)

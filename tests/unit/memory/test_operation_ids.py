@@ -1,4 +1,4 @@
-"""Operation ids: pinned, since a change would retain every comment again."""
+"""Operation ids are pinned: a change would retain every comment again."""
 
 import json
 import uuid
@@ -20,12 +20,12 @@ def test_the_namespace_and_the_ids_never_change() -> None:
 
 
 @given(four)
-def test_it_is_the_uuid5_of_compact_ascii_json(parts: tuple[str, str, str, str]) -> None:
+def test_an_operation_id_is_the_uuid5_of_compact_ascii_json(parts: tuple[str, str, str, str]) -> None:
     text = json.dumps(list(parts), separators=(",", ":"), ensure_ascii=True)
     assert operation_id(*parts) == str(uuid.uuid5(NAMESPACE, text))
 
 
 @given(four, four)
-def test_ids_are_the_same_only_for_the_same_work(one: tuple[str, ...], other: tuple[str, ...]) -> None:
+def test_equal_ids_mean_equal_parts(one: tuple[str, ...], other: tuple[str, ...]) -> None:
     same = json.dumps(one) == json.dumps(other)
     assert (operation_id(*one) == operation_id(*other)) == same

@@ -6,7 +6,7 @@ from structlog.testing import LogCapture
 
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.results import SkipReason
-from consumer.observability.engine_log import bank_hash, log_signals, warn_once
+from consumer.observability.engine_log import bank_hash, log_engine_events, warn_once
 from consumer.stream.hooks import (
     AttemptOutcome,
     BreakerChanged,
@@ -39,7 +39,7 @@ def logger(capture: LogCapture) -> Any:
 
 
 def logged(logger: Any, capture: LogCapture, signal: EngineEvent) -> dict[str, Any]:
-    log_signals(logger)(signal)
+    log_engine_events(logger)(signal)
     [line] = capture.entries
     return dict(line)
 
@@ -65,7 +65,7 @@ def test_a_finished_record_is_logged_as_one_line_with_its_ids(logger: Any, captu
         (AttemptOutcome.FAILED, Upstream.HINDSIGHT, "warning", "record handled without its upstream"),
         (AttemptOutcome.RETRIED, ParkReason.RETRY, "warning", "record will be retried"),
         (AttemptOutcome.RETRIED, ParkReason.DEAD_LETTER_UNAVAILABLE, "warning", "record will be retried"),
-        (AttemptOutcome.RETRIED, ParkReason.NOT_YET, "info", "record waits"),
+        (AttemptOutcome.RETRIED, ParkReason.NOT_YET, "info", "record waiting"),
         (AttemptOutcome.DEAD_LETTERED, DeadLetterReason.REJECTED, "warning", "record dead-lettered"),
     ],
 )
@@ -133,13 +133,13 @@ def test_bank_hashes_are_short_stable_and_different() -> None:
     ids=lambda value: type(value).__name__,
 )
 def test_lane_events_are_logged(logger: Any, capture: LogCapture, signal: EngineEvent, line: dict[str, Any]) -> None:
-    shown = logged(logger, capture, signal)
-    assert shown["lane"] == "retain"
-    assert {**shown, **line} == shown
+    logged_line = logged(logger, capture, signal)
+    assert logged_line["lane"] == "retain"
+    assert {**logged_line, **line} == logged_line
 
 
 def test_repeated_poll_failures_are_logged_once_per_lane(logger: Any, capture: LogCapture) -> None:
-    notify = log_signals(logger)
+    notify = log_engine_events(logger)
     for lane in ("recall", "retain", "recall", "recall"):
         notify(PollFailed(lane, "boom"))
     assert [line["lane"] for line in capture.entries] == ["recall", "retain"]

@@ -3,24 +3,24 @@ from collections.abc import Callable
 import pytest
 from prometheus_client import CollectorRegistry
 
-from consumer.exporter.snapshot import HindsightSeen, KafkaSeen, Outcome
+from consumer.exporter.snapshot import HindsightSnapshot, KafkaSnapshot, LastPoll
 from consumer.observability.exporter_gauges import ExporterGauges
-from tests.unit.exporter.samples import NOW, seen_hindsight, seen_kafka
+from tests.unit.exporter.samples import NOW, polled_hindsight, polled_kafka
 
 MAX_AGE = 180.0
 
 
 class Scrape:
-    """A registry with the gauges of these outcomes."""
+    """A registry with the gauges of these polls."""
 
     def __init__(
         self,
-        kafka: Outcome[KafkaSeen] | None = None,
-        hindsight: Outcome[HindsightSeen] | None = None,
+        kafka: LastPoll[KafkaSnapshot] | None = None,
+        hindsight: LastPoll[HindsightSnapshot] | None = None,
         now: Callable[[], float] = lambda: NOW,
     ) -> None:
-        self.kafka = kafka or seen_kafka()
-        self.hindsight = hindsight or seen_hindsight()
+        self.kafka = kafka or polled_kafka()
+        self.hindsight = hindsight or polled_hindsight()
         self.registry = CollectorRegistry()
         self.registry.register(ExporterGauges(lambda: self.kafka, lambda: self.hindsight, MAX_AGE, now))
 
@@ -67,9 +67,9 @@ def test_a_hindsight_snapshot_gives_the_hindsight_gauges() -> None:
 def test_an_unavailable_source_has_no_gauges_and_the_other_keeps_its_own(source: str) -> None:
     scrape = Scrape()
     if source == "kafka":
-        scrape.kafka = seen_kafka(None, at=NOW - 20, error="refused")
+        scrape.kafka = polled_kafka(None, at=NOW - 20, error="refused")
     else:
-        scrape.hindsight = seen_hindsight(None, at=NOW - 20, error="refused")
+        scrape.hindsight = polled_hindsight(None, at=NOW - 20, error="refused")
     kafka, hindsight = scrape.names("group") | scrape.names("log") | scrape.names("dead"), scrape.names("hindsight")
     assert (kafka if source == "kafka" else hindsight) == set()
     assert hindsight if source == "kafka" else kafka
@@ -78,14 +78,14 @@ def test_an_unavailable_source_has_no_gauges_and_the_other_keeps_its_own(source:
 
 
 def test_a_snapshot_past_its_age_limit_is_dropped() -> None:
-    assert Scrape(seen_kafka(at=NOW - MAX_AGE)).names("group")
-    old = Scrape(seen_kafka(at=NOW - MAX_AGE - 1))
+    assert Scrape(polled_kafka(at=NOW - MAX_AGE)).names("group")
+    old = Scrape(polled_kafka(at=NOW - MAX_AGE - 1))
     assert old.names("group") == set()
     assert old.value("snapshot_timestamp_seconds", source="kafka") == NOW - MAX_AGE - 1
 
 
 def test_before_the_first_poll_only_the_source_gauges_exist() -> None:
-    scrape = Scrape(Outcome(), Outcome())
+    scrape = Scrape(LastPoll(), LastPoll())
     assert scrape.names("") == {
         f"paperclip_memory_{name}"
         for name in ("snapshot_timestamp_seconds", "collect_success", "collect_duration_seconds")
@@ -95,11 +95,11 @@ def test_before_the_first_poll_only_the_source_gauges_exist() -> None:
 
 
 def test_a_missing_topic_has_no_lag_though_its_group_has_a_state() -> None:
-    seen = seen_kafka().seen
-    assert seen is not None
-    recall, retain = seen.groups
-    gone = KafkaSeen((recall, type(retain)(retain.name, retain.topics, 0, retain.state, ())), {}, {})
-    scrape = Scrape(seen_kafka(gone))
+    kafka = polled_kafka().snapshot
+    assert kafka is not None
+    recall, retain = kafka.groups
+    without_topic = KafkaSnapshot((recall, type(retain)(retain.name, retain.topics, 0, retain.state, ())), {}, {})
+    scrape = Scrape(polled_kafka(without_topic))
     assert scrape.value("group_lag_records", group="recall", topic="runs", partition="0") == 2
     assert scrape.value("group_state", group="retain", state="empty") == 1
     assert not [s for f in scrape.registry.collect() if f.name.endswith("lag_records") for s in f.samples][1:]

@@ -6,7 +6,7 @@ from prometheus_client import CollectorRegistry
 
 from consumer.errors import Upstream
 from consumer.observability import lane_gauges
-from consumer.observability.lane_gauges import LaneGauges, Pulse
+from consumer.observability.lane_gauges import Heartbeat, LaneGauges
 from consumer.stream.hooks import BreakerReason, LaneState, ParkReason
 from tests.unit.observability.samples import lane, value
 
@@ -37,13 +37,13 @@ def test_parked_records_have_a_series_for_every_reason() -> None:
 
 def test_an_open_breaker_is_1_only_for_its_reason() -> None:
     registry = registered(lane(breakers={Upstream.HINDSIGHT: BreakerReason.REFUSED}))
-    shown = {
+    values = {
         (upstream, reason): value(registry, "breaker_open", lane="retain", upstream=upstream, reason=reason)
         for upstream in Upstream
         for reason in BreakerReason
     }
-    assert shown.pop((Upstream.HINDSIGHT, BreakerReason.REFUSED)) == 1
-    assert set(shown.values()) == {0}
+    assert values.pop((Upstream.HINDSIGHT, BreakerReason.REFUSED)) == 1
+    assert set(values.values()) == {0}
 
 
 def test_partitions_are_summed_over_lanes() -> None:
@@ -61,15 +61,15 @@ def test_the_gauges_are_described_so_that_a_second_set_is_refused() -> None:
 
 
 def test_a_heartbeat_has_no_lanes_before_its_first_beat() -> None:
-    assert Pulse(lambda: [lane()], lambda: 10.0).seen == lane_gauges.Seen(10.0, ())
+    assert Heartbeat(lambda: [lane()], lambda: 10.0).snapshot == lane_gauges.LaneSnapshot(10.0, ())
 
 
 def test_a_beat_keeps_the_lane_states_and_their_time() -> None:
     in_flight, times = iter([1, 2]), iter([10.0, 20.0])
-    pulse = Pulse(lambda: [lane(in_flight=next(in_flight))], lambda: next(times))
-    pulse.beat()
-    assert pulse.started == 10.0
-    assert pulse.seen == pulse.seen == lane_gauges.Seen(20.0, (lane(in_flight=1),))
+    heartbeat = Heartbeat(lambda: [lane(in_flight=next(in_flight))], lambda: next(times))
+    heartbeat.beat()
+    assert heartbeat.started == 10.0
+    assert heartbeat.snapshot == heartbeat.snapshot == lane_gauges.LaneSnapshot(20.0, (lane(in_flight=1),))
 
 
 async def test_a_running_heartbeat_beats_repeatedly(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -84,8 +84,8 @@ async def test_a_running_heartbeat_beats_repeatedly(monkeypatch: pytest.MonkeyPa
             third.set()
         return [lane(in_flight=beats)]
 
-    pulse = Pulse(states)
-    task = asyncio.create_task(pulse.run())
+    heartbeat = Heartbeat(states)
+    task = asyncio.create_task(heartbeat.run())
     await asyncio.wait_for(third.wait(), 10)
     task.cancel()
-    assert pulse.seen.lanes[0].in_flight >= 3
+    assert heartbeat.snapshot.lanes[0].in_flight >= 3

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import structlog
 
-from consumer.observability.logs import OncePerKind, Throttle, configure_logging, redact
+from consumer.observability.logs import RateLimitFilter, Throttle, configure_logging, redact
 from consumer.settings.types import LogFormat, LogLevel
 
 
@@ -30,9 +30,9 @@ def logging_as_before() -> Iterator[None]:
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    return [json.loads(line) for line in shown.err.splitlines()]
+    output = capsys.readouterr()
+    assert output.out == ""
+    return [json.loads(line) for line in output.err.splitlines()]
 
 
 def test_json_lines_have_level_and_time_in_utc(capsys: pytest.CaptureFixture[str]) -> None:
@@ -52,19 +52,19 @@ def test_json_carries_lone_surrogates(capsys: pytest.CaptureFixture[str]) -> Non
 def test_console_lines_are_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(LogFormat.CONSOLE, LogLevel.INFO)
     structlog.get_logger().info("record handled", offset=7)
-    shown = capsys.readouterr().err
-    assert "record handled" in shown
-    assert "offset=7" in shown
-    assert "\x1b" not in shown
+    output = capsys.readouterr().err
+    assert "record handled" in output
+    assert "offset=7" in output
+    assert "\x1b" not in output
 
 
 @pytest.mark.parametrize("log_format", LogFormat)
 def test_a_traceback_is_shown_and_redacted(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(log_format, LogLevel.INFO)
     structlog.get_logger().error("boom", exc_info=RuntimeError("refused Bearer sesame"))
-    shown = capsys.readouterr().err
-    assert "RuntimeError: refused Bearer [redacted]" in shown
-    assert "sesame" not in shown
+    output = capsys.readouterr().err
+    assert "RuntimeError: refused Bearer [redacted]" in output
+    assert "sesame" not in output
 
 
 def test_lines_below_the_level_are_not_written(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +106,7 @@ def test_the_next_line_has_the_number_of_suppressed_ones(capsys: pytest.CaptureF
     configure_logging(LogFormat.JSON, LogLevel.INFO)
     clock = Clock()
     [handler] = logging.getLogger().handlers
-    handler.filters[:] = [OncePerKind(Throttle(10.0, clock))]
+    handler.filters[:] = [RateLimitFilter(Throttle(10.0, clock))]
     for _ in range(3):
         logging.getLogger("aiokafka").warning("no connection")
     clock.now = 10.0
@@ -135,7 +135,7 @@ def test_secrets_and_texts_are_hidden_by_their_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "shown"),
+    ("value", "output"),
     [
         ("401 for Bearer sesame.and.more, go", "401 for Bearer [redacted] go"),
         ("header basic c2VzYW1l", "header basic [redacted]"),
@@ -152,8 +152,8 @@ def test_secrets_and_texts_are_hidden_by_their_name(name: str) -> None:
         (b"bytes", b"bytes"),
     ],
 )
-def test_other_values_lose_only_credentials(value: object, shown: object) -> None:
-    assert redact(None, "info", {"error": value}) == {"error": shown}
+def test_other_values_lose_only_credentials(value: object, output: object) -> None:
+    assert redact(None, "info", {"error": value}) == {"error": output}
 
 
 def test_a_number_under_a_secret_name_is_not_redacted() -> None:
@@ -163,10 +163,10 @@ def test_a_number_under_a_secret_name_is_not_redacted() -> None:
 def test_a_throttle_passes_one_of_a_kind_per_interval() -> None:
     clock = Clock()
     throttle = Throttle(10.0, clock)
-    seen = []
+    passed = []
     for clock.now in (0.0, 1.0, 9.9, 10.0, 10.1, 30.0, 50.0):
-        seen.append(throttle.held_back("kind"))
-    assert seen == [0, None, None, 2, None, 1, 0]
+        passed.append(throttle.held_back("kind"))
+    assert passed == [0, None, None, 2, None, 1, 0]
     assert throttle.held_back("another kind") == 0
 
 

@@ -11,7 +11,7 @@ from consumer.observability.metrics import METRICS, Result
 from consumer.observability.prometheus import Metrics, result_of
 from consumer.observability.relay_gauges import RelayGauges, count_published
 from consumer.observability.tool_metrics import ToolMetrics
-from consumer.relay.signals import Source
+from consumer.relay.hooks import Source
 from consumer.stream.hooks import (
     AttemptOutcome,
     BreakerChanged,
@@ -25,7 +25,7 @@ from consumer.stream.hooks import (
     RecordsExpired,
     Stalled,
 )
-from tests.unit.exporter.samples import NOW, seen_hindsight, seen_kafka
+from tests.unit.exporter.samples import NOW, polled_hindsight, polled_kafka
 from tests.unit.observability.samples import attempt, lane, value
 
 
@@ -59,7 +59,7 @@ def test_every_counter_starts_at_zero(registry: CollectorRegistry, metrics: Metr
     ToolMetrics(registry)
     count_published(registry, ["t"])
     registry.register(RelayGauges({Source.RUNS: "t"}, lambda _: 0.0, list))
-    registry.register(ExporterGauges(seen_kafka, seen_hindsight, 60.0, lambda: NOW))
+    registry.register(ExporterGauges(polled_kafka, polled_hindsight, 60.0, lambda: NOW))
     before = samples(registry)
     present = {name for name, _ in before}
     for metric in METRICS:

@@ -17,7 +17,7 @@ from consumer.settings.model import Settings
 from consumer.stream.hooks import AttemptOutcome
 from consumer.stream.records import Partition
 from consumer.tools.results import Tool, ToolOutcome
-from tests.unit.exporter.samples import HINDSIGHT, KAFKA, NOW, RECALL, seen_hindsight, seen_kafka
+from tests.unit.exporter.samples import HINDSIGHT, KAFKA, NOW, RECALL, polled_hindsight, polled_kafka
 from tests.unit.observability.samples import attempt, lane
 
 BANKS_AND_RUNS = 10_000
@@ -34,7 +34,7 @@ async def test_ten_thousand_banks_and_runs_add_no_series() -> None:
     states = [lane(assigned={"t": 1}, paused={"t": 0})]
     registry.register(LaneGauges(lambda: states))
     calls = ToolMetrics(registry)
-    kafka, hindsight = seen_kafka(), seen_hindsight()
+    kafka, hindsight = polled_kafka(), polled_hindsight()
     registry.register(ExporterGauges(lambda: kafka, lambda: hindsight, 60.0, lambda: NOW))
     before = series(registry)
 
@@ -56,18 +56,18 @@ async def test_ten_thousand_banks_and_runs_add_no_series() -> None:
         operation = (HindsightOperation.RECALL, bank)[n % 2]
         await send(Request("GET", f"http://hindsight/v1/default/banks/{bank}", operation=operation))
         calls.observe(list(Tool)[n % len(Tool)], list(ToolOutcome)[n % len(ToolOutcome)], 0.1)
-    hindsight = seen_hindsight(replace(HINDSIGHT, banks_known=BANKS_AND_RUNS, banks_observed=50))
+    hindsight = polled_hindsight(replace(HINDSIGHT, banks_known=BANKS_AND_RUNS, banks_observed=50))
     moved = tuple(replace(lag, committed=BANKS_AND_RUNS, end=BANKS_AND_RUNS, records=0) for lag in RECALL.lags)
-    kafka = seen_kafka(replace(KAFKA, groups=(replace(RECALL, lags=moved), *KAFKA.groups[1:])))
+    kafka = polled_kafka(replace(KAFKA, groups=(replace(RECALL, lags=moved), *KAFKA.groups[1:])))
     assert series(registry) == before
 
 
 def test_only_a_new_partition_adds_series() -> None:
     """The test above counts what a scrape gets."""
-    seen = {"kafka": seen_kafka()}
+    polls = {"kafka": polled_kafka()}
     registry = CollectorRegistry()
-    registry.register(ExporterGauges(lambda: seen["kafka"], seen_hindsight, 60.0, lambda: NOW))
+    registry.register(ExporterGauges(lambda: polls["kafka"], polled_hindsight, 60.0, lambda: NOW))
     before = series(registry)
     more = (*RECALL.lags, Lag(Partition("runs", 1), 0, 0, 0, 0.0))
-    seen["kafka"] = seen_kafka(replace(KAFKA, groups=(replace(RECALL, lags=more), *KAFKA.groups[1:])))
+    polls["kafka"] = polled_kafka(replace(KAFKA, groups=(replace(RECALL, lags=more), *KAFKA.groups[1:])))
     assert series(registry) == before + 3

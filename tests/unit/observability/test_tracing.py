@@ -53,7 +53,7 @@ class Rig:
     def record(self, *headers: tuple[str, bytes]) -> Record:
         from demo import recording
 
-        event = next(each for each in recording.events() if each["eventType"] == "issue.comment.created")
+        event = next(event for event in recording.events() if event["eventType"] == "issue.comment.created")
         return Record("comments", 3, 41, 0, b"k", encode(event), headers)
 
     async def run(self, *headers: tuple[str, bytes]) -> dict[str, ReadableSpan]:
@@ -78,7 +78,7 @@ async def test_the_producers_trace_context_reaches_hindsight(rig: Rig) -> None:
     assert request.parent is not None
     assert f"{attempt.parent.span_id:016x}" == SPAN
     assert request.parent.span_id == attempt.context.span_id
-    (asked,) = [each for each in rig.hindsight.asked if each.operation == "retain"]
+    (asked,) = [request for request in rig.hindsight.asked if request.operation == "retain"]
     assert asked.headers["traceparent"] == f"00-{TRACE}-{request.context.span_id:016x}-01"
     assert asked.headers["Authorization"] == "Bearer s3cret", "the other headers stay"
 
@@ -101,10 +101,10 @@ async def test_a_failure_is_recorded_in_both_spans(rig: Rig) -> None:
 
 async def test_spans_name_the_record_and_contain_no_secret_or_text(rig: Rig) -> None:
     spans = await rig.run()
-    found = spans["retain"].attributes
-    assert found is not None
-    assert (found["messaging.destination.name"], found["messaging.kafka.offset"]) == ("comments", 41)
-    assert (found["paperclip_memory.lane"], found["paperclip_memory.outcome"]) == ("retain", "done")
+    attributes = spans["retain"].attributes
+    assert attributes is not None
+    assert (attributes["messaging.destination.name"], attributes["messaging.kafka.offset"]) == ("comments", 41)
+    assert (attributes["paperclip_memory.lane"], attributes["paperclip_memory.outcome"]) == ("retain", "done")
     text = "".join(span.to_json() for span in spans.values())
     assert "s3cret" not in text
     assert "paperclip::" not in text
@@ -137,9 +137,9 @@ def test_tracing_is_off_without_an_endpoint() -> None:
 @pytest.mark.usefixtures("fresh")
 def test_tracing_is_on_with_an_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OTEL_EXPORTER_OTLP_ENDPOINT", "http://127.0.0.1:1")
-    found = tracing()
-    assert isinstance(found, Tracing)
-    assert tracing() is found, "one for the process"
+    process_tracing = tracing()
+    assert isinstance(process_tracing, Tracing)
+    assert tracing() is process_tracing, "one for the process"
 
 
 @pytest.mark.usefixtures("fresh")
@@ -151,5 +151,9 @@ def test_tracing_without_the_extra_logs_a_warning(monkeypatch: pytest.MonkeyPatc
     with capture_logs() as lines:
         assert tracing() is None
     assert lines == [
-        {"event": "no traces: the extra is not installed", "install": "paperclip-memory[otel]", "log_level": "warning"}
+        {
+            "event": "tracing is off: the extra is not installed",
+            "install": "paperclip-memory[otel]",
+            "log_level": "warning",
+        }
     ]

@@ -208,6 +208,8 @@ CALLS: dict[str, Callable[[PaperclipClient], Awaitable[object]]] = {
     "run_events": lambda paperclip: paperclip.run_end_statuses(ID),
     "plugins": lambda paperclip: paperclip.plugins(),
     "authenticate": lambda paperclip: paperclip.authenticate(),
+    "key": lambda paperclip: paperclip.key_expires_at(),
+    "tool_connections": lambda paperclip: paperclip.tool_connections(COMPANY),
 }
 
 
@@ -224,13 +226,23 @@ def test_every_operation_is_tested() -> None:
     assert set(LOOKUPS) < set(CALLS)
 
 
+async def test_a_refused_key_is_a_refusal_of_every_request_but_that_of_its_own_end() -> None:
+    for operation, call in CALLS.items():
+        paperclip, _ = client(answer(401, {"error": "Unauthorized"}))
+        if operation == "key":  # an agent's key gets this answer, too
+            assert await call(paperclip) is None
+            continue
+        with pytest.raises(UpstreamDown, match=f"{operation} at {BASE}") as caught:
+            await call(paperclip)
+        assert caught.value.kind is DownKind.REFUSED
+
+
 @pytest.mark.parametrize(("operation", "call"), CALLS.items())
 @pytest.mark.parametrize(
     ("failure", "expected"),
     [
         (ConnectError("refused"), UpstreamDown),
         (RequestTimeout("15 s"), Transient),
-        (answer(401, {"error": "Unauthorized"}), UpstreamDown),
         (answer(500, {"error": "Internal server error"}), Transient),
         (answer(200, b"<html>Sign in</html>"), Transient),
         (answer(302, headers={"location": "/login"}), Permanent),
@@ -247,3 +259,45 @@ async def test_every_failure_is_in_the_error_tree(
         await call(paperclip)
     assert caught.value.upstream is Upstream.PAPERCLIP
     assert send.asked[0].operation == operation
+
+
+# What Paperclip says about itself, the key and the tools' connection.
+
+
+@pytest.mark.parametrize(("health", "version"), [({"version": "2026.916.1"}, "2026.916.1"), ({"status": "ok"}, None)])
+async def test_the_release_is_what_health_tells_this_key(health: dict[str, str], version: str | None) -> None:
+    paperclip, send = client(answer(200, health))
+    assert await paperclip.version() == version
+    assert send.lines == ["GET /base/api/health"]
+
+
+@pytest.mark.parametrize(
+    ("expires", "at"), [("2026-12-31T13:32:18.621Z", 1_798_723_938.621), (None, None)], ids=["expires", "never"]
+)
+async def test_the_end_of_a_board_key_is_found_by_its_id(expires: str | None, at: float | None) -> None:
+    keys = [{"id": OTHER, "expiresAt": "2026-12-01T00:00:00Z"}, {"id": ID, "expiresAt": expires}]
+    paperclip, send = client(answer(200, {"keyId": ID}), answer(200, keys))
+    assert await paperclip.key_expires_at() == at
+    assert send.lines == ["GET /base/api/cli-auth/me", "GET /base/api/board-api-keys"]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [answer(200, {"keyId": None}), BOARD_ONLY, answer(401, {"error": "Board authentication required"}), NO_ROUTE],
+)
+async def test_a_key_that_is_not_a_board_key_has_no_known_end(said: Response) -> None:
+    paperclip, send = client(said)
+    assert await paperclip.key_expires_at() is None
+    assert len(send.asked) == 1
+
+
+async def test_archived_connections_are_left_out() -> None:
+    rows = [{"id": ID, "name": "a", "status": "active"}, {"id": OTHER, "name": "b", "status": "archived"}]
+    paperclip, send = client(answer(200, {"connections": rows}))
+    assert [row["name"] for row in await paperclip.tool_connections(COMPANY)] == ["a"]
+    assert send.lines == [f"GET /base/api/companies/{COMPANY}/tools/connections"]
+
+
+async def test_connections_that_the_key_may_not_see_are_none() -> None:
+    paperclip, _ = client(BOARD_ONLY)
+    assert await paperclip.tool_connections(COMPANY) == []

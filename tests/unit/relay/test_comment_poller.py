@@ -1,264 +1,260 @@
-"""Following comments: what is published, what not, how far is read, and what is left to whom."""
+"""Polling comments: what is published, how far is read, and what is left to the audit feed."""
+
+import asyncio
 
 import pytest
 
 from consumer.errors import DownKind, Permanent, Transient, Upstream, UpstreamDown
-from consumer.relay import comment_poller
+from consumer.paperclip.models import Json
+from consumer.relay import comment_poller as module
 from consumer.relay.checkpoints import CommentPosition
-from consumer.relay.comment_poller import CommentFeed, Looked
-from consumer.relay.enrichment import Copies
+from consumer.relay.concurrency import CONCURRENT_ITEMS
 from consumer.relay.event_builder import CANCELLED, CREATED, DELETED
-from consumer.relay.signals import RelaySignal, Told
-from tests.unit.relay.paper import COMPANY, FORBIDDEN, NOON, Paper, Post
-
-
-class Desk:
-    """A feed on paper, with what it published and said."""
-
-    def __init__(self, start: float = NOON) -> None:
-        self.paper, self.post, self.heard = Paper(), Post(), list[RelaySignal]()
-        self.at = CommentPosition(activity=start, issues=start)
-        self.start = start
-        self.restart()
-
-    def restart(self) -> None:
-        """Another process goes on: it remembers nothing but its position."""
-        self.post = Post()
-        copies = Copies(self.paper, self.heard.append, enabled=True, issues=False, now=lambda: self.paper.now)  # type: ignore[arg-type]
-        self.feed = CommentFeed(self.paper, self.post, copies, self.heard.append, COMPANY, self.start)  # type: ignore[arg-type]
-
-    async def look(self, *, thorough: bool = True) -> Looked:
-        looked = await self.feed.look(self.at, thorough=thorough)
-        self.at = looked.position
-        return looked
-
-    @property
-    def told(self) -> list[str]:
-        return [each.event for each in self.heard if isinstance(each, Told)]
+from tests.support.fake_feed import FORBIDDEN, NOON
+from tests.unit.relay.harness import RelayHarness
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def relay() -> RelayHarness:
+    return RelayHarness()
 
 
-async def test_comments_and_deletions_in_their_order_with_what_they_need(desk: Desk) -> None:
-    ada = desk.paper.agents_[0]
-    issue = desk.paper.open(agent=ada)
-    by_user, by_agent = desk.paper.say(issue), desk.paper.say(issue, agent=ada)
-    desk.paper.tick(1)
-    desk.paper.delete(by_user)
-    await desk.look()
-    assert desk.post.subjects == [(CREATED, by_user), (CREATED, by_agent), (DELETED, by_user)]
-    user, agent, _ = desk.post.sent
-    assert user.copies["comment"]["deletedAt"] is not None  # as it stands now: who handles it forgets it
-    assert user.copies["issue"]["assigneeAgentId"] == ada
-    assert agent.copies.keys() == {"comment"}
-    assert [each.replay for each in desk.post.sent] == [False, False, False]
+async def test_comments_and_a_deletion_are_published_in_order_with_embedded_objects(relay: RelayHarness) -> None:
+    ada = relay.feed.agent_ids[0]
+    issue = relay.feed.add_issue(agent=ada)
+    by_user, by_agent = relay.feed.add_comment(issue), relay.feed.add_comment(issue, agent=ada)
+    relay.feed.advance(1)
+    relay.feed.delete_comment(by_user)
+    await relay.poll_comments()
+    assert relay.publisher.published == [(CREATED, by_user), (CREATED, by_agent), (DELETED, by_user)]
+    users, agents, _ = relay.publisher.events
+    assert users.embedded["comment"]["deletedAt"] is not None  # as it is now: its handler forgets it
+    assert users.embedded["issue"]["assigneeAgentId"] == ada
+    assert agents.embedded.keys() == {"comment"}
+    assert [event.replay for event in relay.publisher.events] == [False, False, False]
 
 
-async def test_the_overlap_is_read_again_and_not_published_again(desk: Desk) -> None:
-    issue = desk.paper.open()
-    desk.paper.say(issue)
-    await desk.look()
-    desk.paper.tick(1)
-    await desk.look()
-    assert len(desk.post.sent) == 1
+async def test_overlap_that_is_read_again_is_not_published_again(relay: RelayHarness) -> None:
+    relay.feed.add_comment(relay.feed.add_issue())
+    await relay.poll_comments()
+    relay.feed.advance(1)
+    await relay.poll_comments()
+    assert len(relay.publisher.events) == 1
 
 
-async def test_a_late_commit_appears_behind_the_watermark(desk: Desk) -> None:
-    """`createdAt` is the start of a transaction, which a long one shows late."""
-    issue = desk.paper.open()
-    slow = desk.paper.say(issue)
-    late = desk.paper.rows.pop()
-    desk.paper.tick(10)
-    desk.paper.say(issue)
-    await desk.look(thorough=False)
-    desk.paper.rows.append(late)
-    await desk.look(thorough=False)
-    assert (CREATED, slow) in desk.post.subjects
+async def test_audit_row_that_appears_behind_a_newer_one_is_published(relay: RelayHarness) -> None:
+    """`createdAt` is the start of a transaction, and a long transaction shows its rows late."""
+    issue = relay.feed.add_issue()
+    slow = relay.feed.add_comment(issue)
+    late = relay.feed.audit_rows.pop()
+    relay.feed.advance(10)
+    relay.feed.add_comment(issue)
+    await relay.poll_comments(full_sweep=False)
+    relay.feed.audit_rows.append(late)
+    await relay.poll_comments(full_sweep=False)
+    assert (CREATED, slow) in relay.publisher.published
 
 
-async def test_a_restart_goes_on_where_it_was(desk: Desk) -> None:
-    issue = desk.paper.open()
-    desk.paper.say(issue)
-    desk.paper.tick(comment_poller.LOOK_BACK + 1)
-    last = desk.paper.say(issue)
-    await desk.look()
-    desk.paper.tick(7_200)
-    missed = desk.paper.say(issue)
-    desk.paper.tick(7_200)
-    desk.restart()
-    await desk.look()
-    assert desk.post.subjects == [(CREATED, last), (CREATED, missed)]  # what was read last comes twice
-    for found in desk.post.sent:
-        assert found.replay
-        assert "comment" not in found.copies
+async def test_restart_publishes_missed_comments_as_replays_without_bodies(relay: RelayHarness) -> None:
+    issue = relay.feed.add_issue()
+    relay.feed.add_comment(issue)
+    relay.feed.advance(module.LOOK_BACK + 1)
+    last = relay.feed.add_comment(issue)
+    await relay.poll_comments()
+    relay.feed.advance(7_200)
+    missed = relay.feed.add_comment(issue)
+    relay.feed.advance(7_200)
+    relay.restart()
+    await relay.poll_comments()
+    assert relay.publisher.published == [(CREATED, last), (CREATED, missed)]  # the overlap is published twice
+    for event in relay.publisher.events:
+        assert event.replay
+        assert "comment" not in event.embedded
 
 
-async def test_nothing_from_before_the_start(desk: Desk) -> None:
-    early = Desk(start=NOON + 60)
-    issue = early.paper.open()
-    early.paper.say(issue)
-    early.paper.say(issue, told=False)
-    early.paper.tick(61)
-    said = early.paper.say(issue)
-    early.paper.tick(10)
-    await early.look()
-    assert early.post.subjects == [(CREATED, said)]
+async def test_comments_from_before_the_start_are_not_published() -> None:
+    relay = RelayHarness(start=NOON + 60)
+    issue = relay.feed.add_issue()
+    relay.feed.add_comment(issue)
+    relay.feed.add_comment(issue, audited=False)
+    relay.feed.advance(61)
+    comment = relay.feed.add_comment(issue)
+    relay.feed.advance(10)
+    await relay.poll_comments()
+    assert relay.publisher.published == [(CREATED, comment)]
 
 
-async def test_a_comment_without_an_event_is_found_and_left_to_the_audit_feed_first(desk: Desk) -> None:
-    issue = desk.paper.open()
-    said = desk.paper.say(issue, told=False)
-    assert not (await desk.look()).settled
-    assert desk.post.sent == []
-    desk.paper.tick(comment_poller.SETTLING)
-    assert (await desk.look()).settled
-    assert desk.post.subjects == [(CREATED, said)]
+async def test_comment_without_activity_is_published_once_it_is_settled(relay: RelayHarness) -> None:
+    comment = relay.feed.add_comment(relay.feed.add_issue(), audited=False)
+    assert not (await relay.poll_comments()).settled
+    assert relay.publisher.events == []
+    relay.feed.advance(module.SETTLE_TIME)
+    assert (await relay.poll_comments()).settled
+    assert relay.publisher.published == [(CREATED, comment)]
 
 
-async def test_a_young_comment_is_not_forgotten_when_others_follow(desk: Desk) -> None:
-    """The sweep's position stays behind an issue that it has not settled."""
-    first = desk.paper.open()
-    desk.paper.say(first, told=False)
-    await desk.look()
-    assert desk.at.issues == NOON + 0.125
-    desk.paper.tick(100)
-    desk.paper.say(desk.paper.open(), told=False)
-    await desk.look()
-    assert len(desk.post.sent) == 1
-    desk.paper.tick(100)
-    await desk.look()
-    assert len(desk.post.sent) == 2
+async def test_position_stays_behind_an_issue_with_an_unsettled_comment(relay: RelayHarness) -> None:
+    relay.feed.add_comment(relay.feed.add_issue(), audited=False)
+    await relay.poll_comments()
+    assert relay.comment_position.issues == NOON + 0.125
+    relay.feed.advance(100)
+    relay.feed.add_comment(relay.feed.add_issue(), audited=False)
+    await relay.poll_comments()
+    assert len(relay.publisher.events) == 1
+    relay.feed.advance(100)
+    await relay.poll_comments()
+    assert len(relay.publisher.events) == 2
 
 
-async def test_an_issue_is_read_again_only_when_it_changed(desk: Desk) -> None:
-    issue = desk.paper.open()
-    desk.paper.say(issue, told=False)
-    desk.paper.tick(10)
+async def test_unchanged_issue_is_not_read_again(relay: RelayHarness) -> None:
+    issue = relay.feed.add_issue()
+    relay.feed.add_comment(issue, audited=False)
+    relay.feed.advance(10)
     for _ in range(3):
-        await desk.look()
-    assert desk.paper.calls["comments"] == 1
-    desk.paper.say(issue, told=False)
-    desk.paper.tick(10)
-    await desk.look()
-    assert desk.paper.calls["comments"] == 2
+        await relay.poll_comments()
+    assert relay.feed.calls["comments"] == 1
+    relay.feed.add_comment(issue, audited=False)
+    relay.feed.advance(10)
+    await relay.poll_comments()
+    assert relay.feed.calls["comments"] == 2
 
 
-async def test_without_a_thorough_look_only_the_audit_feed_is_asked(desk: Desk) -> None:
-    desk.paper.say(desk.paper.open())
-    await desk.look(thorough=False)
-    assert desk.paper.calls["issues"] == 0
-    assert len(desk.post.sent) == 1
+async def test_poll_without_full_sweep_reads_only_the_audit_feed(relay: RelayHarness) -> None:
+    relay.feed.add_comment(relay.feed.add_issue())
+    await relay.poll_comments(full_sweep=False)
+    assert relay.feed.calls["issues"] == 0
+    assert len(relay.publisher.events) == 1
 
 
-async def test_long_absence_is_caught_up_the_oldest_first(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(comment_poller, "CATCH_UP", 10)
-    issue = desk.paper.open(agent=desk.paper.agents_[0])
-    said = []
+async def test_more_rows_than_one_poll_takes_are_published_oldest_first(
+    relay: RelayHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MAX_ROWS", 10)
+    ada = relay.feed.agent_ids[0]
+    issue = relay.feed.add_issue(agent=ada)
+    comments = []
     for _ in range(25):
-        desk.paper.tick(60)
-        said.append(desk.paper.say(issue, agent=desk.paper.agents_[0]))
-    looks = [await desk.look() for _ in range(3)]
-    assert [looked.more for looked in looks] == [True, True, False]
-    assert [subject for _, subject in desk.post.subjects] == said
+        relay.feed.advance(60)
+        comments.append(relay.feed.add_comment(issue, agent=ada))
+    results = [await relay.poll_comments() for _ in range(3)]
+    assert [result.more for result in results] == [True, True, False]
+    assert [key for _, key in relay.publisher.published] == comments
 
 
-async def test_a_hidden_issues_comments_are_found_in_the_issue(desk: Desk) -> None:
-    issue = desk.paper.open()
-    desk.paper.hidden.add(issue)
-    said = desk.paper.say(issue)
-    desk.paper.tick(10)
-    await desk.look()
-    assert desk.post.subjects == [(CREATED, said)]
+async def test_comment_of_a_hidden_issue_is_found_in_the_issue(relay: RelayHarness) -> None:
+    issue = relay.feed.add_issue()
+    relay.feed.hidden.add(issue)
+    comment = relay.feed.add_comment(issue)
+    relay.feed.advance(10)
+    await relay.poll_comments()
+    assert relay.publisher.published == [(CREATED, comment)]
 
 
-class TestWithoutTheAuditFeed:
-    """Board keys without the permission, and agents' keys."""
+class TestWithoutAuditFeed:
+    """Keys that may not read the audit feed: agents' keys, and board keys without the permission."""
 
     @pytest.fixture
-    def desk(self) -> Desk:
-        desk = Desk()
-        desk.paper.auditable = False
-        return desk
+    def relay(self) -> RelayHarness:
+        relay = RelayHarness()
+        relay.feed.audit_allowed = False
+        return relay
 
-    async def test_the_sweep_does_it_all_at_each_look(self, desk: Desk) -> None:
-        issue = desk.paper.open()
-        said = desk.paper.say(issue)
-        await desk.look(thorough=False)
-        assert desk.post.subjects == [(CREATED, said)]
-        assert any("may not read Paperclip's audit feed" in each for each in desk.told)
+    async def test_every_poll_sweeps_and_a_notice_says_so(self, relay: RelayHarness) -> None:
+        comment = relay.feed.add_comment(relay.feed.add_issue())
+        await relay.poll_comments(full_sweep=False)
+        assert relay.publisher.published == [(CREATED, comment)]
+        assert relay.notices == [module.NO_AUDIT_FEED]
 
-    async def test_a_deletion_is_found_by_its_tombstone(self, desk: Desk) -> None:
-        issue = desk.paper.open()
-        said = desk.paper.say(issue)
-        await desk.look()
-        desk.paper.tick(7_200)
-        desk.paper.delete(said)
-        desk.restart()
-        await desk.look()
-        assert desk.post.subjects == [(DELETED, said)]
+    async def test_deletion_is_found_by_its_tombstone(self, relay: RelayHarness) -> None:
+        comment = relay.feed.add_comment(relay.feed.add_issue())
+        await relay.poll_comments()
+        relay.feed.advance(7_200)
+        relay.feed.delete_comment(comment)
+        relay.restart()
+        await relay.poll_comments()
+        assert relay.publisher.published == [(DELETED, comment)]
 
-    async def test_a_cancelled_comment_is_found_by_its_absence(self, desk: Desk) -> None:
-        issue = desk.paper.open()
-        kept, said = desk.paper.say(issue), desk.paper.say(issue)
-        await desk.look()
-        desk.paper.tick(5)
-        desk.paper.cancel(said)
-        await desk.look()
-        assert desk.post.subjects == [(CREATED, kept), (CREATED, said), (CANCELLED, said)]
+    async def test_cancelled_comment_is_found_by_its_absence(self, relay: RelayHarness) -> None:
+        issue = relay.feed.add_issue()
+        kept, cancelled = relay.feed.add_comment(issue), relay.feed.add_comment(issue)
+        await relay.poll_comments()
+        relay.feed.advance(5)
+        relay.feed.cancel_comment(cancelled)
+        await relay.poll_comments()
+        assert relay.publisher.published == [(CREATED, kept), (CREATED, cancelled), (CANCELLED, cancelled)]
 
-    async def test_an_absence_that_paperclip_does_not_confirm_cancels_nothing(self, desk: Desk) -> None:
-        """`Issue not found` is also Paperclip's answer to a key that has expired."""
-        issue = desk.paper.open()
-        said = desk.paper.say(issue)
-        await desk.look()
-        desk.paper.tick(5)
-        desk.paper.cancel(said)
-        desk.paper.failures["comment_json"].append(FORBIDDEN)
-        await desk.look()
-        assert (CANCELLED, said) not in desk.post.subjects
+    async def test_absence_that_paperclip_does_not_confirm_cancels_nothing(self, relay: RelayHarness) -> None:
+        """`Issue not found` is also Paperclip's answer to an expired key."""
+        comment = relay.feed.add_comment(relay.feed.add_issue())
+        await relay.poll_comments()
+        relay.feed.advance(5)
+        relay.feed.cancel_comment(comment)
+        relay.feed.failures["comment_json"].append(FORBIDDEN)
+        await relay.poll_comments()
+        assert (CANCELLED, comment) not in relay.publisher.published
 
-    async def test_it_is_tried_again_later(self, desk: Desk) -> None:
-        await desk.look()
-        await desk.look()
-        assert desk.paper.calls["audit_feed"] == 1
-        desk.paper.tick(comment_poller.ASK_AGAIN)
-        desk.paper.auditable = True
-        await desk.look()
-        assert desk.feed.audited
-        assert desk.paper.calls["audit_feed"] == 2
-        assert len(desk.told) == 1
+    async def test_audit_feed_is_tried_again_after_ten_minutes(self, relay: RelayHarness) -> None:
+        await relay.poll_comments()
+        await relay.poll_comments()
+        assert relay.feed.calls["audit_feed"] == 1
+        relay.feed.advance(module.AUDIT_RETRY)
+        relay.feed.audit_allowed = True
+        await relay.poll_comments()
+        assert relay.comment_poller.can_read_audit_feed
+        assert relay.feed.calls["audit_feed"] == 2
+        assert len(relay.notices) == 1
 
 
-async def test_an_issue_that_cannot_be_read_does_not_hold_up_the_others(desk: Desk) -> None:
-    desk.paper.say(desk.paper.open(), told=False)
-    desk.paper.tick(1)
-    said = desk.paper.say(desk.paper.open(), told=False)
-    desk.paper.tick(10)
+async def test_issue_that_cannot_be_read_does_not_hold_up_other_issues(relay: RelayHarness) -> None:
+    relay.feed.add_comment(relay.feed.add_issue(), audited=False)
+    relay.feed.advance(1)
+    comment = relay.feed.add_comment(relay.feed.add_issue(), audited=False)
+    relay.feed.advance(10)
     gone = Permanent("Issue not found", reason=FORBIDDEN.reason, upstream=Upstream.PAPERCLIP)
-    desk.paper.failures["comments"].append(gone)
-    await desk.look()
-    assert desk.post.subjects == [(CREATED, said)]
-    assert "an issue is passed over" in desk.told
+    relay.feed.failures["comments"].append(gone)
+    await relay.poll_comments()
+    assert relay.publisher.published == [(CREATED, comment)]
+    assert "skipping an issue that cannot be read" in relay.notices
 
 
-async def test_an_object_that_cannot_be_had_does_not_hold_up_its_event(desk: Desk) -> None:
-    said = desk.paper.say(desk.paper.open())
-    desk.paper.failures["comment_json"].append(Transient("500", upstream=Upstream.PAPERCLIP))
-    await desk.look(thorough=False)
-    (found,) = desk.post.sent
-    assert (found.subject, dict(found.copies)) == (said, {})
-    assert "an event goes without copies" in desk.told
+async def test_event_whose_comment_cannot_be_read_is_published_without_it(relay: RelayHarness) -> None:
+    comment = relay.feed.add_comment(relay.feed.add_issue())
+    relay.feed.failures["comment_json"].append(Transient("500", upstream=Upstream.PAPERCLIP))
+    await relay.poll_comments(full_sweep=False)
+    (event,) = relay.publisher.events
+    assert (event.key, dict(event.embedded)) == (comment, {})
+    assert "publishing an event without its embedded objects" in relay.notices
 
 
-async def test_an_outage_publishes_nothing_and_moves_nothing(desk: Desk) -> None:
-    desk.paper.say(desk.paper.open())
-    down = UpstreamDown("401", upstream=Upstream.PAPERCLIP, kind=DownKind.REFUSED)
+async def test_refused_key_moves_no_position(relay: RelayHarness) -> None:
+    relay.feed.add_comment(relay.feed.add_issue())
+    refused = UpstreamDown("401", upstream=Upstream.PAPERCLIP, kind=DownKind.REFUSED)
     for method in ("audit_feed", "comment_json", "issues"):
-        desk.paper.failures[method].append(down)
+        relay.feed.failures[method].append(refused)
         with pytest.raises(UpstreamDown):
-            await desk.look()
-        assert (desk.post.sent == []) is (method != "issues")
-        assert desk.at == CommentPosition(activity=NOON, issues=NOON)
+            await relay.poll_comments()
+        assert (relay.publisher.events == []) is (method != "issues")
+        assert relay.comment_position == CommentPosition(activity=NOON, issues=NOON)
+
+
+async def test_lookups_of_many_comments_are_made_a_few_at_a_time(
+    relay: RelayHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Thousands of queued requests would outlast their timeouts, and hold up the other companies' requests."""
+    read, queued, most_queued = relay.feed.issue_json, 0, 0
+
+    async def issue_json(issue_id: str) -> Json | None:
+        nonlocal queued, most_queued
+        queued += 1
+        most_queued = max(most_queued, queued)
+        await asyncio.sleep(0)
+        queued -= 1
+        return await read(issue_id)
+
+    monkeypatch.setattr(relay.feed, "issue_json", issue_json)
+    for _ in range(200):
+        relay.feed.add_comment(relay.feed.add_issue())
+    await relay.poll_comments(full_sweep=False)
+    assert len(relay.publisher.events) == 200
+    assert all("issue" in event.embedded for event in relay.publisher.events)
+    assert most_queued <= CONCURRENT_ITEMS

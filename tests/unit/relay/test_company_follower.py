@@ -1,171 +1,107 @@
-"""A company's follower: its pace, what it does about trouble, and what it keeps."""
-
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager, suppress
+"""Following a company: the pace of polls, failures, and the checkpoint."""
 
 import pytest
 
-from consumer.errors import DeadLetterReason, DownKind, Permanent, Transient, Upstream, UpstreamDown
+from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
 from consumer.http.transport import RequestTimeout
-from consumer.relay.checkpoints import Checkpoint, CommentPosition, RunPosition
-from consumer.relay.comment_poller import Looked
-from consumer.relay.company_follower import Company
-from consumer.relay.signals import Moved, RelaySignal, RelayState, Source, state_of
-from tests.unit.relay.paper import COMPANY, FORBIDDEN, NOON
+from consumer.relay.checkpoints import CommentPosition, RunPosition
+from consumer.relay.hooks import RelayState, Source, state_from_error
+from consumer.relay.protocols import PollResult
+from tests.support.fake_feed import FORBIDDEN, NOON
+from tests.unit.relay.harness import RelayHarness, ScriptedPoller, eventually, running
 
 
-class Comments:
-    """In the place of a `CommentFeed`: notes how it was asked, and does what it is told."""
+class Pollers:
+    """Scripted pollers, and what follows with them."""
 
     def __init__(self) -> None:
-        self.asked: list[bool] = []
-        self.do: Callable[[], Awaitable[Looked]] | None = None
-
-    async def look(self, at: CommentPosition, *, thorough: bool) -> Looked:
-        self.asked.append(thorough)
-        if self.do is not None:
-            return await self.do()
-        return Looked(at, more=False, settled=True)
+        self.relay = RelayHarness()
+        self.comments, self.runs = ScriptedPoller[CommentPosition](), ScriptedPoller[RunPosition]()
 
 
-class Runs:
-    def __init__(self) -> None:
-        self.asked: list[tuple[bool, tuple[str, ...]]] = []
-
-    async def look(self, at: RunPosition, *, thorough: bool, hinted: tuple[str, ...]) -> RunPosition:
-        self.asked.append((thorough, hinted))
-        return RunPosition(created=at.created + 1)
+@pytest.fixture
+def pollers() -> Pollers:
+    return Pollers()
 
 
-class Kept:
-    def __init__(self) -> None:
-        self.written: list[Checkpoint] = []
-
-    async def write(self, checkpoint: Checkpoint) -> None:
-        self.written.append(checkpoint)
+@pytest.fixture
+def no_back_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("consumer.stream.retry.RetryPolicy.delay", lambda *_: 0.0)
 
 
-class Desk:
-    def __init__(self, poll: float = 0.001, sweep: float = 10.0) -> None:
-        self.now = NOON
-        self.comments, self.runs, self.kept, self.heard = Comments(), Runs(), Kept(), list[RelaySignal]()
-        self.company = Company(
-            Checkpoint.fresh(COMPANY, NOON),
-            self.comments,  # type: ignore[arg-type]
-            self.runs,  # type: ignore[arg-type]
-            self.kept,  # type: ignore[arg-type]
-            self.heard.append,
-            poll=poll,
-            sweep=sweep,
-            now=lambda: self.now,
-        )
-
-    @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
-        task = asyncio.create_task(self.company.run())
-        try:
-            yield
-        finally:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-
-    async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(5):
-            while not condition():  # noqa: ASYNC110 - whatever the follower does is a turn of the loop
-                await asyncio.sleep(0)
-
-    @property
-    def moves(self) -> list[RelayState]:
-        return [each.state for each in self.heard if isinstance(each, Moved)]
+async def test_first_poll_and_one_after_the_sweep_interval_are_full_sweeps(pollers: Pollers) -> None:
+    follower = pollers.relay.follower(pollers.comments, pollers.runs, sweep_interval=10)
+    async with running(follower.run()) as task:
+        await eventually(lambda: len(pollers.comments.sweeps) == 3, task)
+        pollers.relay.feed.advance(10)
+        await eventually(lambda: len(pollers.comments.sweeps) >= 5, task)
+    assert pollers.comments.sweeps[:3] == [True, False, False]
+    assert pollers.comments.sweeps.count(True) == 2
 
 
-async def test_it_looks_thoroughly_at_first_and_then_now_and_then() -> None:
-    desk = Desk()
-    async with desk.running():
-        await desk.until(lambda: len(desk.comments.asked) == 3)
-        desk.now += 10
-        await desk.until(lambda: len(desk.comments.asked) >= 5)
-    assert desk.comments.asked[:3] == [True, False, False]
-    assert desk.comments.asked.count(True) == 2
+async def test_full_sweep_that_left_comments_unsettled_is_repeated_by_the_next_poll(pollers: Pollers) -> None:
+    pollers.comments.answer = lambda position: PollResult(position, settled=len(pollers.comments.sweeps) > 2)
+    follower = pollers.relay.follower(pollers.comments, pollers.runs)
+    async with running(follower.run()) as task:
+        await eventually(lambda: len(pollers.comments.sweeps) == 5, task)
+    assert pollers.comments.sweeps[:5] == [True, True, True, False, False]
 
 
-async def test_a_thorough_look_that_settled_not_all_is_repeated_at_the_next() -> None:
-    desk = Desk()
-
-    async def unsettled() -> Looked:
-        return Looked(CommentPosition(activity=NOON, issues=NOON), more=False, settled=len(desk.comments.asked) > 2)
-
-    desk.comments.do = unsettled
-    async with desk.running():
-        await desk.until(lambda: len(desk.comments.asked) == 5)
-    assert desk.comments.asked[:5] == [True, True, True, False, False]
-
-
-async def test_what_was_read_is_kept_with_both_sources_in_it() -> None:
-    desk = Desk()
+async def test_checkpoint_holds_the_positions_of_both_sources(pollers: Pollers) -> None:
     later = CommentPosition(activity=NOON + 5, issues=NOON + 5)
-
-    async def look() -> Looked:
-        return Looked(later, more=False, settled=True)
-
-    desk.comments.do = look
-    async with desk.running():
-        await desk.until(lambda: len(desk.kept.written) >= 3)
-    last = desk.kept.written[-1]
+    pollers.comments.answer = lambda _: PollResult(later)
+    pollers.runs.answer = lambda position: PollResult(RunPosition(created=position.created + 1))
+    follower = pollers.relay.follower(pollers.comments, pollers.runs)
+    async with running(follower.run()) as task:
+        await eventually(lambda: len(pollers.relay.checkpoints.written) >= 3, task)
+    last = pollers.relay.checkpoints.written[-1]
     assert last.comments == later
     assert last.runs.created > NOON
 
 
-async def test_a_hint_ends_the_wait() -> None:
-    desk = Desk(poll=1_000)
-    async with desk.running():
-        await desk.until(lambda: len(desk.runs.asked) == 1)
-        desk.company.wakes[Source.RUNS].set(runs=["run-1"])
-        await desk.until(lambda: len(desk.runs.asked) == 2)
-    assert desk.runs.asked[1] == (False, ("run-1",))
+async def test_trigger_ends_the_wait_and_names_the_changed_run(pollers: Pollers) -> None:
+    follower = pollers.relay.follower(pollers.comments, pollers.runs, poll_interval=1_000)
+    async with running(follower.run()) as task:
+        await eventually(lambda: len(pollers.runs.changed) == 1, task)
+        follower.triggers[Source.RUNS].set(runs=["run-1"])
+        await eventually(lambda: len(pollers.runs.changed) == 2, task)
+    assert (pollers.runs.sweeps[1], pollers.runs.changed[1]) == (False, ("run-1",))
 
 
-async def test_a_hint_that_came_to_nothing_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("consumer.stream.retry.RetryPolicy.delay", lambda *_: 0.0)
-    desk = Desk(poll=1_000)
-    asked: list[tuple[str, ...]] = []
-
-    async def look(at: RunPosition, *, thorough: bool, hinted: tuple[str, ...]) -> RunPosition:
-        asked.append(hinted)
-        if len(asked) == 2:
+@pytest.mark.usefixtures("no_back_off")
+async def test_changed_run_of_a_failed_poll_is_polled_again(pollers: Pollers) -> None:
+    def answer(position: RunPosition) -> PollResult[RunPosition]:
+        if len(pollers.runs.changed) == 2:
             raise Transient("500", upstream=Upstream.PAPERCLIP)
-        return at
+        return PollResult(position)
 
-    desk.runs.look = look  # type: ignore[method-assign]
-    async with desk.running():
-        await desk.until(lambda: len(asked) == 1)
-        desk.company.wakes[Source.RUNS].set(runs=["run-1"])
-        await desk.until(lambda: len(asked) == 3)
-    assert asked == [(), ("run-1",), ("run-1",)]
+    pollers.runs.answer = answer
+    follower = pollers.relay.follower(pollers.comments, pollers.runs, poll_interval=1_000)
+    async with running(follower.run()) as task:
+        await eventually(lambda: len(pollers.runs.changed) == 1, task)
+        follower.triggers[Source.RUNS].set(runs=["run-1"])
+        await eventually(lambda: len(pollers.runs.changed) == 3, task)
+    assert pollers.runs.changed == [(), ("run-1",), ("run-1",)]
 
 
-async def test_trouble_with_comments_does_not_hold_up_runs_and_is_told_once_it_ends(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr("consumer.stream.retry.RetryPolicy.delay", lambda *_: 0.0)
-    desk = Desk()
+@pytest.mark.usefixtures("no_back_off")
+async def test_failures_of_comments_do_not_hold_up_runs_and_end_as_following(pollers: Pollers) -> None:
     failures = [UpstreamDown("401", upstream=Upstream.PAPERCLIP, kind=DownKind.REFUSED), KeyError("items")]
 
-    async def look() -> Looked:
+    def answer(position: CommentPosition) -> PollResult[CommentPosition]:
         if failures:
             raise failures.pop(0)
-        return Looked(CommentPosition(activity=NOON, issues=NOON), more=False, settled=True)
+        return PollResult(position)
 
-    desk.comments.do = look
-    read_at = desk.company.read_at[Source.COMMENTS]
-    async with desk.running():
-        await desk.until(lambda: RelayState.FOLLOWING in desk.moves)
-        await desk.until(lambda: len(desk.runs.asked) > 2)
-    assert desk.moves == [RelayState.REFUSED, RelayState.FAILING, RelayState.FOLLOWING]
-    assert desk.company.state is RelayState.FOLLOWING
-    assert desk.company.read_at[Source.COMMENTS] >= read_at
+    pollers.comments.answer = answer
+    follower = pollers.relay.follower(pollers.comments, pollers.runs)
+    caught_up_at = follower.caught_up_at[Source.COMMENTS]
+    async with running(follower.run()) as task:
+        await eventually(lambda: RelayState.FOLLOWING in pollers.relay.states, task)
+        await eventually(lambda: len(pollers.runs.sweeps) > 2, task)
+    assert pollers.relay.states == [RelayState.REFUSED, RelayState.FAILING, RelayState.FOLLOWING]
+    assert follower.state is RelayState.FOLLOWING
+    assert follower.caught_up_at[Source.COMMENTS] >= caught_up_at
 
 
 def timed_out() -> Transient:
@@ -186,5 +122,5 @@ def timed_out() -> Transient:
         (timed_out(), RelayState.SLOW),
     ],
 )
-def test_kinds_of_trouble_are_told_apart(error: Permanent, state: RelayState) -> None:
-    assert state_of(error) is state
+def test_state_from_error(error: HandlingError, state: RelayState) -> None:
+    assert state_from_error(error) is state

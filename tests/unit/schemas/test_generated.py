@@ -1,4 +1,4 @@
-"""The committed JSON Schemas, examples and AsyncAPI document are what the models give, and fit the settings."""
+"""The committed JSON Schemas are generated from the models, and the examples are valid messages."""
 
 import json
 import re
@@ -6,40 +6,34 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml  # type: ignore[import-untyped]
 
-from consumer.kafka.topics import topic_specs
-from consumer.settings.model import Settings
 from demo import recording
-from schemas import generate
 from schemas.codec import decode, encode, parse
 from schemas.events import EVENT_TYPES
-from schemas.generate import MODELS, asyncapi, json_schema, stale, write
 from schemas.recalls import RecallRecord
-
-HERE = generate.HERE
+from scripts.generate_schemas import DIRECTORY, MODELS, json_schema, stale, write
 
 
 def example(name: str) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((HERE / "examples" / f"{name}.json").read_text(encoding="utf-8"))
-    return found
+    document: dict[str, Any] = json.loads((DIRECTORY / "examples" / f"{name}.json").read_text(encoding="utf-8"))
+    return document
 
 
-def test_the_committed_files_are_not_stale() -> None:
+def test_committed_schemas_are_not_stale() -> None:
     assert stale() == []
 
 
-def test_write_mends_what_is_stale(tmp_path: Path) -> None:
-    assert len(write(tmp_path)) == len(generate.files())
+def test_write_replaces_stale_files_and_removes_unknown_ones(tmp_path: Path) -> None:
+    assert len(write(tmp_path)) == len(MODELS)
     assert write(tmp_path) == []
-    (tmp_path / "asyncapi.yaml").write_text("asyncapi: 2.0.0\n")
+    (tmp_path / "recall.schema.json").write_text("{}")
     (tmp_path / "agent.hired.schema.json").touch()
-    (tmp_path / "examples" / "recall.json").unlink()
-    expected = [tmp_path / "agent.hired.schema.json", tmp_path / "asyncapi.yaml", tmp_path / "examples" / "recall.json"]
-    assert stale(tmp_path) == expected
-    assert write(tmp_path) == expected
+    (tmp_path / "agent.run.failed.schema.json").unlink()
+    changed = [tmp_path / f"{name}.schema.json" for name in ("agent.hired", "agent.run.failed", "recall")]
+    assert stale(tmp_path) == changed
+    assert write(tmp_path) == changed
     assert stale(tmp_path) == []
-    assert not expected[0].exists()
+    assert not changed[0].exists()
 
 
 @pytest.mark.parametrize("name", EVENT_TYPES)
@@ -50,7 +44,7 @@ def test_examples_are_events_of_their_type(name: str) -> None:
     assert decode(encode(event)) == value
 
 
-def test_the_recalls_example_is_a_record() -> None:
+def test_recall_example_is_a_recall_record() -> None:
     value = example("recall")["value"]
     assert decode(encode(RecallRecord.model_validate(value))) == value
     assert value["memories"]
@@ -70,7 +64,7 @@ def test_examples_say_where_they_come_from(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_schemas_name_the_wires_fields(name: str) -> None:
+def test_schemas_use_the_field_names_of_the_wire(name: str) -> None:
     schema = json_schema(name)
     assert schema["additionalProperties"] is True
     assert set(example(name)["value"]) <= set(schema["properties"])
@@ -87,59 +81,3 @@ def test_identity_is_required_and_a_uuid(name: str) -> None:
     uuid = re.compile(schema["properties"]["eventId"]["pattern"])
     assert uuid.match(example(name)["value"]["eventId"])
     assert not uuid.match("local-board")
-
-
-def test_asyncapi_file_holds_the_document() -> None:
-    text = (HERE / "asyncapi.yaml").read_text(encoding="utf-8")
-    assert yaml.safe_load(text) == asyncapi()
-    assert "&id" not in text
-
-
-def references(value: Any) -> set[str]:
-    if isinstance(value, list):
-        return {each for item in value for each in references(item)}
-    if not isinstance(value, dict):
-        return set()
-    own = {value["$ref"]} if isinstance(value.get("$ref"), str) else set()
-    return own | {each for item in value.values() for each in references(item)}
-
-
-def test_asyncapi_references_lead_somewhere() -> None:
-    root = asyncapi()
-    found = references(root)
-    assert len(found) > len(EVENT_TYPES)
-    for reference in found:
-        here: Any = root
-        for part in reference.removeprefix("#/").split("/"):
-            here = here[part]
-
-
-def test_asyncapi_uses_every_message_and_channel() -> None:
-    root = asyncapi()
-    in_channels = {ref for channel in root["channels"].values() for ref in references(channel["messages"])}
-    assert in_channels == {f"#/components/messages/{name}" for name in root["components"]["messages"]}
-    used = {operation["channel"]["$ref"] for operation in root["operations"].values()}
-    assert used == {f"#/channels/{name}" for name in root["channels"]}
-
-
-def test_asyncapi_names_the_topics_and_groups_that_are_the_settings_defaults() -> None:
-    defaults = {name: field.default for name, field in Settings.model_fields.items()}
-    root = asyncapi()
-    topics = {channel["address"] for channel in root["channels"].values()}
-    assert topics == {value for name, value in defaults.items() if name.startswith("topic_") and isinstance(value, str)}
-    bindings = [operation["bindings"] for operation in root["operations"].values() if "bindings" in operation]
-    groups = {group for binding in bindings for group in binding["kafka"]["groupId"]["enum"]}
-    assert groups == {defaults["group_recall"], defaults["group_retain"]}
-    partitions = {channel["bindings"]["kafka"].get("partitions") for channel in root["channels"].values()}
-    assert partitions == {None, defaults["topic_partitions"]}
-
-
-def test_asyncapi_says_of_each_topic_what_the_topics_command_makes() -> None:
-    made = {spec.name: spec.configs for spec in topic_specs(Settings.model_construct())}
-    channels = asyncapi()["channels"].values()
-    assert {channel["address"] for channel in channels} == set(made)
-    for channel in channels:
-        said = channel["bindings"]["kafka"]["topicConfiguration"]
-        configs = made[channel["address"]]
-        assert ",".join(said["cleanup.policy"]) == configs["cleanup.policy"]
-        assert said.get("retention.ms") == (int(configs["retention.ms"]) if "retention.ms" in configs else None)

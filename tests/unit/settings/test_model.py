@@ -1,4 +1,4 @@
-"""Settings: where they come from, what is refused and in which words, and the rules they make."""
+"""Settings: where they come from, what is refused and in which words, and the policy they make."""
 
 import importlib.util
 import os
@@ -69,17 +69,17 @@ def test_defaults_are_the_contracts() -> None:
 
 
 def test_default_rules_are_the_plugins() -> None:
-    rules = load_settings().memory_policy()
-    assert rules.static_bank is None
-    assert rules.granularity == (BankPart.COMPANY, BankPart.AGENT)
-    assert rules.user_sources == {UserSource.CREATOR_EMAIL, UserSource.ORIGIN_ID}
-    assert rules.recall_budget is RecallBudget.MID
-    assert (rules.auto_retain, rules.retain_system_comments, rules.user_required) == (True, False, False)
-    assert rules.enabled_agents is None
+    policy = load_settings().memory_policy()
+    assert policy.static_bank is None
+    assert policy.granularity == (BankPart.COMPANY, BankPart.AGENT)
+    assert policy.user_sources == {UserSource.CREATOR_EMAIL, UserSource.ORIGIN_ID}
+    assert policy.recall_budget is RecallBudget.MID
+    assert (policy.auto_retain, policy.retain_system_comments, policy.user_required) == (True, False, False)
+    assert policy.enabled_agents is None
 
 
 def test_every_rule_comes_from_its_setting() -> None:
-    rules = load_settings(
+    policy = load_settings(
         bank_granularity=["user", "agent"],
         user_sources="createdByUserId",
         user_required=True,
@@ -89,12 +89,12 @@ def test_every_rule_comes_from_its_setting() -> None:
         enabled_agent_ids=[AGENT],
         recall_deadline=5,
     ).memory_policy()
-    assert rules.granularity == (BankPart.USER, BankPart.AGENT)
-    assert rules.user_sources == {UserSource.CREATED_BY_USER_ID}
-    assert rules.recall_budget is RecallBudget.HIGH
-    assert (rules.user_required, rules.auto_retain, rules.retain_system_comments) == (True, False, True)
-    assert rules.enabled_agents == frozenset({AGENT})
-    assert rules.recall_deadline == 5
+    assert policy.granularity == (BankPart.USER, BankPart.AGENT)
+    assert policy.user_sources == {UserSource.CREATED_BY_USER_ID}
+    assert policy.recall_budget is RecallBudget.HIGH
+    assert (policy.user_required, policy.auto_retain, policy.retain_system_comments) == (True, False, True)
+    assert policy.enabled_agents == frozenset({AGENT})
+    assert policy.recall_deadline == 5
 
 
 @pytest.mark.parametrize(
@@ -395,3 +395,21 @@ def test_a_key_that_no_header_can_carry_is_refused_without_being_shown() -> None
     (problem,) = problems(paperclip_api_key="naïve-key")
     assert problem.startswith("paperclip_api_key (PAPERCLIP_MEMORY_PAPERCLIP_API_KEY): must be printable ASCII")
     assert "naïve" not in problem
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("Now", "now"),
+        (" beginning ", "beginning"),
+        ("2026-11-30T10:00:00Z", "2026-11-30T10:00:00+00:00"),
+        ("2026-11-30", "2026-11-30T00:00:00"),
+    ],
+)
+def test_relay_start_is_normalised(value: str, expected: str) -> None:
+    assert load_settings(hindsight_api_url=URL, relay_start=value).relay_start == expected
+
+
+def test_relay_start_that_is_not_a_time_is_refused() -> None:
+    with pytest.raises(SettingsError, match="must be now, beginning, or a time"):
+        load_settings(hindsight_api_url=URL, relay_start="yesterday")

@@ -49,8 +49,8 @@ def loaded(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_every_bank_keeps_its_id(
     config: dict[str, Any], bank: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    rules = loaded({"hindsightApiUrl": URL, **config}, monkeypatch, tmp_path).memory_policy()
-    assert derive_bank_id(rules, company=COMPANY, agent=AGENT, user="ada@example.com") == bank
+    policy = loaded({"hindsightApiUrl": URL, **config}, monkeypatch, tmp_path).memory_policy()
+    assert derive_bank_id(policy, company=COMPANY, agent=AGENT, user="ada@example.com") == bank
 
 
 def test_every_field_carries_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

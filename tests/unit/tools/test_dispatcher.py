@@ -32,7 +32,7 @@ async def test_an_authenticated_call_is_run_and_counted() -> None:
 
 
 async def test_an_agent_that_is_not_enabled_gets_403() -> None:
-    tools = ToolsFixture(rules=MemoryPolicy(enabled_agents=frozenset({BEN})))
+    tools = ToolsFixture(policy=MemoryPolicy(enabled_agents=frozenset({BEN})))
     dispatcher = tools.dispatcher
     for headers in (bearer(ADA), gateway(ADA)):
         result = await dispatcher.call(Tool.RETAIN, await dispatcher.authenticate(raw(headers)), fine)

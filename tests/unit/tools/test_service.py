@@ -205,7 +205,7 @@ async def test_while_paperclip_is_down_only_a_run_that_needs_a_check_fails(tools
 
 @pytest.fixture
 def user_tools() -> ToolsFixture:
-    return ToolsFixture(rules=USERS)
+    return ToolsFixture(policy=USERS)
 
 
 @pytest.mark.parametrize("key", [KEY[ADA], None])
@@ -254,7 +254,7 @@ async def test_an_issue_without_a_user_gives_the_agents_bank(user_tools: ToolsFi
 
 @pytest.mark.parametrize("granularity", [(BankPart.USER,), (BankPart.COMPANY, BankPart.USER)])
 async def test_an_issue_without_a_user_is_refused_where_a_user_is_required(granularity: tuple[BankPart, ...]) -> None:
-    tools = ToolsFixture(rules=MemoryPolicy(granularity=granularity, user_required=True))
+    tools = ToolsFixture(policy=MemoryPolicy(granularity=granularity, user_required=True))
     tools.paperclip.issues[ISSUE]["originId"] = None
     with pytest.raises(ToolError, match="has no user"):
         await tools.service.recall(agent(ADAS_RUN), query())
@@ -272,7 +272,7 @@ async def test_the_gateway_cannot_reach_a_user_through_another_agents_run(user_t
 
 
 async def test_a_static_bank_is_used_for_every_agent() -> None:
-    tools = ToolsFixture(rules=MemoryPolicy(static_bank="shared"))
+    tools = ToolsFixture(policy=MemoryPolicy(static_bank="shared"))
     await tools.service.recall(agent(), query())
     assert tools.hindsight.called("recall")[0][0] == "shared"
 

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from consumer.commands.tools import check_settings, connect, run_tools
+from consumer.commands.connect import run_connect
+from consumer.commands.tools import check_settings, run_tools
 from consumer.errors import SettingsError
 from consumer.settings.model import Settings, load_settings
 from consumer.tools.server import listening
@@ -25,7 +26,7 @@ async def test_tools_without_any_way_to_authenticate_do_not_start() -> None:
 
 async def test_connect_names_every_missing_setting() -> None:
     with pytest.raises(SettingsError) as error:
-        await connect(settings(), COMPANY, dry_run=True)
+        await run_connect(settings(), COMPANY, dry_run=True)
     assert [problem.split()[0] for problem in error.value.problems] == ["paperclip_api_url", "tools_shared_secret"]
 
 
@@ -33,7 +34,7 @@ async def test_connect_prints_that_paperclip_is_unreachable(capsys: pytest.Captu
     with listening("127.0.0.1", 0) as bound:
         closed = f"http://127.0.0.1:{bound.getsockname()[1]}"
     with_closed_port = settings(paperclip_api_url=closed, tools_shared_secret=SECRET)
-    assert await connect(with_closed_port, COMPANY, dry_run=True) == 1
+    assert await run_connect(with_closed_port, COMPANY, dry_run=True) == 1
     out = capsys.readouterr().out
     assert out.startswith("✗ Paperclip: secrets at http://127.0.0.1:")
     assert SECRET not in out

@@ -15,8 +15,8 @@ import httpx
 from consumer.embedded.place import give, other_account
 from consumer.embedded.supervise import free_port
 from demo.ours import Service, command, environment
-from tests.e2e.office import Json, Office, settle
-from tests.e2e.site import Site
+from tests.e2e.installation import Installation
+from tests.e2e.paperclip_company import Json, PaperclipCompany, eventually
 
 SECRET = "a-shared-secret-of-the-end-to-end-tests"
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
@@ -51,41 +51,41 @@ class Tools:
 
 
 @dataclass
-class Yard:
-    """A site whose Paperclip is a real one.
+class ToolsInstallation:
+    """A installation whose Paperclip is a real one.
 
     Attributes:
         settings: of every command, names without the prefix.
     """
 
-    site: Site
-    office: Office
+    base: Installation
+    company: PaperclipCompany
     settings: dict[str, str]
-    workers: list["Worker"] = field(default_factory=list)
-    gateways: list["Gateway"] = field(default_factory=list)
+    workers: list["ProcessAgent"] = field(default_factory=list)
+    gateways: list["GatewaySession"] = field(default_factory=list)
 
     @contextmanager
     def tools(self, **changes: str) -> Iterator[Tools]:
         """A tools server of its own, as its users start it."""
         port = free_port()
         settings = self.settings | {"TOOLS_PORT": str(port)} | changes
-        with Service("tools", settings, self.site.logs / f"tools-{uuid.uuid4().hex[:6]}.log") as server:
+        with Service("tools", settings, self.base.logs / f"tools-{uuid.uuid4().hex[:6]}.log") as server:
             yield Tools(f"http://127.0.0.1:{port}", f"{server.url}/metrics")
 
     def connect(self, tools: Tools, *options: str, **changes: str) -> tuple[int, str]:
-        """Run `connect`; its exit code and what it printed."""
-        line = [command(), "connect", "--company", self.office.id, *options]
+        """AgentRun `connect`; its exit code and what it printed."""
+        line = [command(), "connect", "--company", self.company.id, *options]
         env = environment(self.settings | {"TOOLS_URL": tools.url} | changes)
         done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr
 
     def connection(self) -> Json:
-        (found,) = self.office.get(f"/api/companies/{self.office.id}/tools/connections")["connections"]
+        (found,) = self.company.get(f"/api/companies/{self.company.id}/tools/connections")["connections"]
         return dict(found)
 
-    def gateway(self, run: "Run") -> "Gateway":
+    def gateway(self, run: "AgentRun") -> "GatewaySession":
         """A session of Paperclip's tool gateway for a run."""
-        self.gateways.append(Gateway(self.office, run.key))
+        self.gateways.append(GatewaySession(self.company, run.key))
         return self.gateways[-1]
 
     def close(self) -> None:
@@ -106,31 +106,35 @@ class Yard:
             "companyId": run["companyId"],
             "payload": payload,
         }
-        self.site.publish([envelope])
+        self.base.publish([envelope])
 
     def digested(self, bank: str, documents: int) -> None:
         """Wait until Hindsight holds so many documents of a bank, and digests none."""
-        settle(
+        eventually(
             f"{documents} documents are digested",
-            lambda: len(self.site.documents(bank)) == documents and self.site.digested(bank),
+            lambda: len(self.base.documents(bank)) == documents and self.base.digested(bank),
         )
 
 
-class Run:
+class AgentRun:
     """A real run of a process agent. Its script waits until it is told to go on, and then writes down what it sees."""
 
-    def __init__(self, yard: Yard, agent: "Worker", issue_title: str) -> None:
-        self._yard = yard
+    def __init__(self, installation: ToolsInstallation, agent: "ProcessAgent", issue_title: str) -> None:
+        self._tools = installation
         self._agent = agent
-        known = {run["id"] for run in yard.office.runs()}
-        self.issue = yard.office.issue(issue_title, agent.id, "todo")
+        known = {run["id"] for run in installation.company.runs()}
+        self.issue = installation.company.issue(issue_title, agent.id, "todo")
 
         def begun() -> str | None:
-            fresh = [run["id"] for run in yard.office.runs() if run["id"] not in known and run["agentId"] == agent.id]
+            fresh = [
+                run["id"]
+                for run in installation.company.runs()
+                if run["id"] not in known and run["agentId"] == agent.id
+            ]
             return next((id_ for id_ in fresh if (agent.home / f"{id_}.env").exists()), None)
 
-        self.id: str = settle("the run has begun", begun)
-        self.run: Json = yard.office.get(f"/api/heartbeat-runs/{self.id}")
+        self.id: str = eventually("the run has begun", begun)
+        self.run: Json = installation.company.get(f"/api/heartbeat-runs/{self.id}")
 
     @property
     def key(self) -> str:
@@ -139,49 +143,52 @@ class Run:
 
     def recalled(self) -> None:
         """Announce the run's start, and wait until the worker has recalled for it."""
-        self._yard.announce(self.run, "started")
-        settle("it is recalled for", lambda: any(key == self.id.encode() for key, _ in self._yard.site.read("recalls")))
+        self._tools.announce(self.run, "started")
+        eventually(
+            "it is recalled for",
+            lambda: any(key == self.id.encode() for key, _ in self._tools.base.read("recalls")),
+        )
 
     def go(self, script: str) -> str:
         """Let the run's process do this and end; what it printed. Its issue is done: nothing wakes the agent again."""
-        self._yard.office.patch(f"/api/issues/{self.issue}", status="done")
+        self._tools.company.patch(f"/api/issues/{self.issue}", status="done")
         told, out = (self._agent.home / f"{self.id}.{kind}" for kind in ("go", "out"))
         told.with_suffix(".new").write_text(script)
         give(told.with_suffix(".new"), other_account())
         told.with_suffix(".new").rename(told)
         ended = ("succeeded", "failed", "cancelled")
-        settle(
+        eventually(
             "the run has ended",
-            lambda: self._yard.office.get(f"/api/heartbeat-runs/{self.id}")["status"] in ended,
+            lambda: self._tools.company.get(f"/api/heartbeat-runs/{self.id}")["status"] in ended,
         )
         return out.read_text()
 
 
-class Worker:
+class ProcessAgent:
     """A process agent."""
 
-    def __init__(self, yard: Yard, name: str) -> None:
-        self.home = yard.office.paperclip.home / f"agent-{uuid.uuid4().hex[:8]}"
+    def __init__(self, installation: ToolsInstallation, name: str) -> None:
+        self.home = installation.company.paperclip.home / f"agent-{uuid.uuid4().hex[:8]}"
         self.home.mkdir()
         give(self.home, other_account())
         home = self.home
-        self.id = yard.office.agent(
+        self.id = installation.company.agent(
             name,
             f'echo "$PAPERCLIP_API_KEY" > {home}/new.$PAPERCLIP_RUN_ID\n'
             f"mv {home}/new.$PAPERCLIP_RUN_ID {home}/$PAPERCLIP_RUN_ID.env\n"
             f"while [ ! -f {home}/$PAPERCLIP_RUN_ID.go ]; do sleep 0.05; [ -f {home}/over ] && exit; done\n"
             f". {home}/$PAPERCLIP_RUN_ID.go > {home}/$PAPERCLIP_RUN_ID.out 2>&1\n",
         )
-        yard.workers.append(self)
-        self.key = yard.office.key(self.id)
-        self.bank = yard.office.bank(self.id)
+        installation.workers.append(self)
+        self.key = installation.company.key(self.id)
+        self.bank = installation.company.bank(self.id)
 
 
-class Gateway:
+class GatewaySession:
     """A session of Paperclip's tool gateway, as an agent in a run has it."""
 
-    def __init__(self, office: Office, run_key: str) -> None:
-        self._client = httpx.Client(base_url=f"{office.paperclip.url}/api/tool-gateway", timeout=30)
+    def __init__(self, company: PaperclipCompany, run_key: str) -> None:
+        self._client = httpx.Client(base_url=f"{company.paperclip.url}/api/tool-gateway", timeout=30)
         headers = {"Authorization": f"Bearer {run_key}"}
         session = self._client.post("/sessions", json={}, headers=headers).raise_for_status().json()
         self._client.headers["x-paperclip-tool-gateway-token"] = session["token"]
@@ -215,8 +222,9 @@ for (const [name, server] of Object.entries(JSON.parse(readFileSync(file)).mcpSe
     body: JSON.stringify({ jsonrpc: "2.0", id: 1, method, params }),
   })).json();
   const tools = (await ask("tools/list", {})).result.tools;
-  const retain = tools.find((tool) => tool.name.endsWith("retain")).name;
-  const said = await ask("tools/call", { name: retain, arguments: { content: "Claude was here." } });
+  const retain = tools.find((tool) => tool.name.endsWith("retain"));
+  if (!retain) continue; // newer releases also give Paperclip's own tools
+  const said = await ask("tools/call", { name: retain.name, arguments: { content: "Claude was here." } });
   seen[name] = { tools: tools.map((tool) => tool.name), said: said.result.content[0].text };
 }
 writeFileSync(new URL("seen.json", import.meta.url), JSON.stringify(seen));
@@ -228,8 +236,8 @@ console.log(JSON.stringify({ type: "result", subtype: "success", session_id: "s"
 class Claude:
     """An agent of Paperclip's `claude_local` adapter, with a stand-in for the model and its command."""
 
-    def __init__(self, yard: Yard) -> None:
-        home = yard.office.paperclip.home / f"claude-{uuid.uuid4().hex[:8]}"
+    def __init__(self, installation: ToolsInstallation) -> None:
+        home = installation.company.paperclip.home / f"claude-{uuid.uuid4().hex[:8]}"
         home.mkdir()
         command_file = home / "claude.mjs"
         command_file.write_text(CLAUDE)
@@ -237,18 +245,18 @@ class Claude:
         for path in (home, command_file):
             give(path, other_account())
         self._seen = home / "seen.json"
-        self._office = yard.office
-        agents = f"/api/companies/{yard.office.id}/agents"
-        adapter = {"command": str(command_file), "cwd": str(home)}
+        self._office = installation.company
+        agents = f"/api/companies/{installation.company.id}/agents"
+        adapter = {"command": str(command_file), "cwd": str(home), "engine": "cli"}  # newer releases default to ACP
         body = {"name": "Claude", "role": "engineer", "adapterType": "claude_local", "adapterConfig": adapter}
-        self.id = str(yard.office.post(agents, **body)["id"])
-        self.bank = yard.office.bank(self.id)
+        self.id = str(installation.company.post(agents, **body)["id"])
+        self.bank = installation.company.bank(self.id)
 
     def work(self, title: str) -> Json:
         """Give it an issue; what it saw of each MCP server that it was given."""
         self._office.issue(title, self.id, "todo")
         return dict(
-            settle("it has worked", lambda: self._seen.exists() and json.loads(self._seen.read_text() or "null"))
+            eventually("it has worked", lambda: self._seen.exists() and json.loads(self._seen.read_text() or "null"))
         )
 
 

@@ -13,7 +13,7 @@ import httpx
 from aiokafka import AIOKafkaProducer
 
 from demo.ours import Service, command, environment
-from tests.e2e.site import Site, wait_for
+from tests.e2e.installation import Installation, wait_until_true
 from tests.support.prometheus import Prometheus
 from tests.unit.deploy.promql import PROMETHEUS
 
@@ -52,15 +52,15 @@ def scrape(process: Service) -> str:
     return httpx.get(f"{process.url}/metrics", timeout=10).raise_for_status().text
 
 
-class Plant:
-    """The processes of one site, and the Prometheus that scrapes them.
+class MonitoredStack:
+    """The processes of one installation, and the Prometheus that scrapes them.
 
     Attributes:
         processes: by name; a test may stop the worker, and starts it again.
     """
 
-    def __init__(self, site: Site, processes: Mapping[str, Service], prometheus: Prometheus) -> None:
-        self.site = site
+    def __init__(self, installation: Installation, processes: Mapping[str, Service], prometheus: Prometheus) -> None:
+        self.installation = installation
         self.processes = processes
         self.prometheus = prometheus
 
@@ -69,16 +69,16 @@ class Plant:
         return {name: scrape(process) for name, process in self.processes.items()}
 
     def fires(self, alert: str) -> None:
-        wait_for(f"{alert} fires", lambda: alert in self.prometheus.firing(), 60)
+        wait_until_true(f"{alert} fires", lambda: alert in self.prometheus.firing(), 60)
 
     def ends(self, *alerts: str) -> None:
-        wait_for(f"{alerts} end", lambda: not set(alerts) & self.prometheus.firing(), 60)
+        wait_until_true(f"{alerts} end", lambda: not set(alerts) & self.prometheus.firing(), 60)
 
     def run(self, *arguments: str, expect: int = 0, **settings: str) -> str:
         """What a command of ours prints."""
         done = subprocess.run(
             [command(), *arguments],
-            env=environment(self.site.settings | settings),
+            env=environment(self.installation.settings | settings),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -93,7 +93,7 @@ class Plant:
 
 
 @contextmanager
-def plant(site: Site, home: Path, paperclip: Mapping[str, str]) -> Iterator[Plant]:
+def monitored_stack(installation: Installation, home: Path, paperclip: Mapping[str, str]) -> Iterator[MonitoredStack]:
     """Start everything, with two exporters.
 
     Args:
@@ -101,18 +101,18 @@ def plant(site: Site, home: Path, paperclip: Mapping[str, str]) -> Iterator[Plan
     """
     fast = {"EXPORTER_INTERVAL": "1"}
     processes = {
-        "tools": Service("tools", site.settings | {"TOOLS_PORT": "0"}, site.logs / "tools.log"),
-        "relay": Service("relay", {**site.settings, **paperclip}, site.logs / "relay.log"),
-        "exporter": Service("exporter", site.settings | fast, site.logs / "exporter.log"),
-        "other exporter": Service("exporter", site.settings | fast, site.logs / "other-exporter.log"),
-        "worker": Service("worker", site.settings, site.logs / "worker.log"),
+        "tools": Service("tools", installation.settings | {"TOOLS_PORT": "0"}, installation.logs / "tools.log"),
+        "relay": Service("relay", {**installation.settings, **paperclip}, installation.logs / "relay.log"),
+        "exporter": Service("exporter", installation.settings | fast, installation.logs / "exporter.log"),
+        "other exporter": Service("exporter", installation.settings | fast, installation.logs / "other-exporter.log"),
+        "worker": Service("worker", installation.settings, installation.logs / "worker.log"),
     }
     addresses = [process.address for process in processes.values()]
     with ExitStack() as stack:
         for process in processes.values():
             stack.enter_context(process)
         prometheus = stack.enter_context(Prometheus(home, {"paperclip-memory": addresses}, faster_rules(home)))
-        yield Plant(site, processes, prometheus)
+        yield MonitoredStack(installation, processes, prometheus)
 
 
 async def write(servers: str, topic: str, values: Sequence[bytes], timestamp: float) -> None:

@@ -3,15 +3,15 @@
 import json
 import shutil
 import time
+import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import httpx
 
 from consumer.embedded.place import give, other_account
-from tests.support.paperclip import Paperclip
+from tests.support.paperclip import Packages, Paperclip, Person, sign_up
 
 Json = dict[str, Any]
 
@@ -29,12 +29,12 @@ say() {
 """For agents' scripts: `say TEXT` posts a comment on the run's issue. A process has no issue in its environment."""
 
 
-class Office:
+class PaperclipCompany:
     """One company. All calls raise `httpx.HTTPStatusError` where Paperclip refuses."""
 
     def __init__(self, paperclip: Paperclip, name: str = "Acme Robotics") -> None:
         self.paperclip = paperclip
-        self._client = httpx.Client(base_url=paperclip.url, timeout=60)
+        self._client = httpx.Client(base_url=paperclip.url, headers=paperclip.owner.headers, timeout=60)
         self.id: str = self.post("/api/companies", name=name)["id"]
 
     def close(self) -> None:
@@ -106,6 +106,20 @@ class Office:
     def delete_plugin(self, plugin: str) -> None:
         self._client.delete(f"/api/plugins/{plugin}").raise_for_status()
 
+    @property
+    def settings(self) -> dict[str, str]:
+        """What our processes need to follow this Paperclip as its owner; names without the prefix."""
+        key = self.paperclip.owner.key
+        return {"PAPERCLIP_API_URL": self.paperclip.url} | ({"PAPERCLIP_API_KEY": key} if key else {})
+
+    def member(self, role: str) -> Person:
+        """A new person who joins the company in a role: `admin`, `operator` or `viewer`. Needs `authenticated`."""
+        invite = self.post(f"/api/companies/{self.id}/invites", allowedJoinTypes="human", humanRole=role)
+        member = sign_up(self.paperclip.url, f"{role.title()} {uuid.uuid4().hex[:6]}")
+        path = f"{self.paperclip.url}/api/invites/{invite['token']}/accept"
+        httpx.post(path, json={"requestType": "human"}, headers=member.headers, timeout=60).raise_for_status()
+        return member
+
     def bank(self, agent: str) -> str:
         return f"paperclip::{self.id}::{agent}"
 
@@ -143,17 +157,17 @@ runWorker(plugin, import.meta.url);
 """
 
 
-class Listener:
+class ListenerPlugin:
     """A plugin in Paperclip that writes down what its event bus sends, under any package's name."""
 
-    def __init__(self, office: Office, packages: Path, package: str = "paperclip-plugin-listener") -> None:
-        home = office.paperclip.home / package.rpartition("/")[2]
+    def __init__(self, company: PaperclipCompany, packages: Packages, name: str = "paperclip-plugin-listener") -> None:
+        home = company.paperclip.home / name.rpartition("/")[2]
         home.mkdir()
         self._heard = home / "heard.jsonl"
         (home / "package.json").write_text(
             json.dumps(
                 {
-                    "name": package,
+                    "name": name,
                     "version": "1.0.0",
                     "type": "module",
                     "paperclipPlugin": {"manifest": "manifest.js", "worker": "worker.js"},
@@ -162,11 +176,11 @@ class Listener:
         )
         (home / "manifest.js").write_text(f"export default {json.dumps(MANIFEST | {'id': f'test.{home.name}'})};\n")
         (home / "worker.js").write_text(WORKER % (json.dumps(TYPES), json.dumps(str(self._heard))))
-        (home / "node_modules").symlink_to(packages / "node_modules")
+        (home / "node_modules").symlink_to(packages.path / "node_modules")
         for path in (home, *home.iterdir()):
             if not path.is_symlink():
                 give(path, other_account())
-        self.plugin = office.post("/api/plugins/install", packageName=str(home), isLocalPath=True)
+        self.plugin = company.post("/api/plugins/install", packageName=str(home), isLocalPath=True)
         self._home = home
 
     def heard(self) -> list[Json]:
@@ -174,23 +188,23 @@ class Listener:
             return []
         return [json.loads(line) for line in self._heard.read_text().splitlines() if line.endswith("}")]
 
-    def remove(self, office: Office) -> None:
+    def remove(self, company: PaperclipCompany) -> None:
         """Take it out of Paperclip."""
-        office.delete_plugin(self.plugin["id"])
+        company.delete_plugin(self.plugin["id"])
         shutil.rmtree(self._home)
 
 
 @contextmanager
-def office(paperclip: Paperclip, name: str = "Acme Robotics") -> Iterator[Office]:
+def paperclip_company(paperclip: Paperclip, name: str = "Acme Robotics") -> Iterator[PaperclipCompany]:
     """A new company; it stays when the block ends, and nobody looks at it again."""
-    opened = Office(paperclip, name)
+    opened = PaperclipCompany(paperclip, name)
     try:
         yield opened
     finally:
         opened.close()
 
 
-def settle(what: str, look: Any, deadline: float = 60.0, every: float = 0.1) -> Any:
+def eventually(what: str, look: Any, deadline: float = 60.0, every: float = 0.1) -> Any:
     """What `look` finds, as soon as it finds something; fails with its name."""
     end = time.monotonic() + deadline
     while not (found := look()):

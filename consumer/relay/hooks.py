@@ -1,4 +1,4 @@
-"""What the relay tells the world, as data: adapters make log lines and metrics of it."""
+"""What the relay reports, as data. Hooks turn it into log lines and metrics."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -10,19 +10,19 @@ from consumer.paperclip.models import is_forbidden
 
 
 class RelayState(StrEnum):
-    """How following a company goes (closed: a metric label)."""
+    """The state of following a company (closed: a metric label)."""
 
     FOLLOWING = "following"
-    REFUSED = "refused"  # Paperclip takes our key for nobody's: wrong, expired, or its user is gone
+    REFUSED = "refused"  # Paperclip does not know the key: wrong, expired, or its user is gone
     FORBIDDEN = "forbidden"  # the key may not read this company
     UNREACHABLE = "unreachable"  # no connection to Paperclip
-    SLOW = "slow"  # no whole answer in time
+    SLOW = "slow"  # no complete answer in time
     FAILING = "failing"  # 5xx, 429, a broken connection, an answer that is not Paperclip's
-    BLOCKED = "blocked"  # Kafka does not take what was read
+    BLOCKED = "blocked"  # Kafka does not take events
 
 
 class Source(StrEnum):
-    """What is read of a company (closed)."""
+    """What the relay reads of a company (closed)."""
 
     COMMENTS = "comments"
     RUNS = "runs"
@@ -37,8 +37,8 @@ class Published:
 
 
 @dataclass(frozen=True, slots=True)
-class Moved:
-    """Following a company goes otherwise than before; `retry_in`: seconds until the next look."""
+class StateChanged:
+    """The state of following a company. `retry_in`: seconds until the next poll."""
 
     company: str
     source: Source
@@ -48,20 +48,20 @@ class Moved:
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """Something an operator should know; `fields` name it. `expected`: nothing is wrong."""
+class Notice:
+    """A message for the operator, with its fields. `expected`: nothing is wrong."""
 
-    event: str
+    message: str
     fields: Mapping[str, str | float]
     expected: bool = False
 
 
-RelaySignal = Published | Moved | Told
-Notify = Callable[[RelaySignal], None]
+RelayEvent = Published | StateChanged | Notice
+Hook = Callable[[RelayEvent], None]
 
 
-def state_of(error: HandlingError) -> RelayState:
-    """What an error says of following a company."""
+def state_from_error(error: HandlingError) -> RelayState:
+    """The state that a failed poll leads to."""
     if error.upstream is Upstream.KAFKA:
         return RelayState.BLOCKED
     if isinstance(error, UpstreamDown):

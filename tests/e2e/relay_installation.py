@@ -13,8 +13,8 @@ from consumer.embedded.hindsight import Hindsight
 from consumer.http.transport import quote_segment
 from demo.findings import Metrics
 from demo.ours import Service, command, environment
-from tests.e2e.office import Office
-from tests.e2e.site import Company, Site, wait_for
+from tests.e2e.installation import Installation, RecordedCompany, wait_until_true
+from tests.e2e.paperclip_company import PaperclipCompany
 from tests.support.kafka import Broker
 
 Json = dict[str, Any]
@@ -23,17 +23,17 @@ FULL_SIZE = bool(os.environ.get("PAPERCLIP_MEMORY_TEST_FULL_SIZE"))
 """Whether tests with many comments have all of them, which takes some minutes more."""
 
 
-class RelaySite(Site):
-    """A `Site` whose Paperclip is a real one, and which follows these companies only."""
+class RelayInstallation(Installation):
+    """A `Installation` whose Paperclip is a real one, and which follows these companies only."""
 
-    def __init__(self, broker: Broker, hindsight: Hindsight, logs: Path, *offices: Office) -> None:
-        super().__init__(broker, hindsight, Company(), logs)
+    def __init__(self, broker: Broker, hindsight: Hindsight, logs: Path, *companies: PaperclipCompany) -> None:
+        super().__init__(broker, hindsight, RecordedCompany(), logs)
         self.settings |= {
-            "PAPERCLIP_API_URL": offices[0].paperclip.url,
-            "RELAY_COMPANIES": ",".join(office.id for office in offices),
+            **companies[0].settings,
+            "RELAY_COMPANIES": ",".join(company.id for company in companies),
             "RELAY_START": "beginning",
         }
-        self.offices = offices
+        self.companies = companies
 
     @contextmanager
     def relay(self, **settings: str) -> Iterator[Metrics]:
@@ -57,7 +57,7 @@ class RelaySite(Site):
 
     def audit(self, *arguments: str, expect: int | None = 0) -> dict[str, Json]:
         """The audit's report of each company, by its id. `expect`: as of `command`."""
-        chosen = [part for office in self.offices for part in ("--company", office.id)]
+        chosen = [part for company in self.companies for part in ("--company", company.id)]
         found = json.loads(self.command("audit", "--json", *chosen, *arguments, expect=expect))
         return {each["company"]: each for each in found["companies"]}
 
@@ -83,7 +83,7 @@ class RelaySite(Site):
         """Wait until the workers have handled all there is, and Hindsight too."""
         self.wait_consumed()
         for bank in banks:
-            wait_for(f"{bank} is digested", lambda bank=bank: self.digested(bank))
+            wait_until_true(f"{bank} is digested", lambda bank=bank: self.digested(bank))
 
 
 def what(event: Json) -> tuple[str, str]:

@@ -28,7 +28,7 @@ DEADLINE = 90.0
 PARTITIONS = 8
 
 
-class Company:
+class RecordedCompany:
     """The recorded company under ids of its own, so that its banks are its own too.
 
     Attributes:
@@ -85,10 +85,10 @@ class Company:
         return deepcopy(created) | {"eventId": str(uuid.uuid4()), "eventType": "issue.comment.deleted"}
 
 
-class Site:
+class Installation:
     """Topics and groups of one test, and what reads and writes them."""
 
-    def __init__(self, broker: Broker, hindsight: Hindsight, company: Company, logs: Path) -> None:
+    def __init__(self, broker: Broker, hindsight: Hindsight, company: RecordedCompany, logs: Path) -> None:
         self.broker = broker
         self.hindsight = hindsight
         self.company = company
@@ -177,7 +177,7 @@ class Site:
         return asyncio.run(measure())
 
     def wait_consumed(self) -> None:
-        wait_for("all records are committed", lambda: self.lag() == 0)
+        wait_until_true("all records are committed", lambda: self.lag() == 0)
 
     # Hindsight, asked directly
 
@@ -201,7 +201,7 @@ class Site:
         return not any(op["operation_type"] in ("retain", "batch_retain") for op in unfinished)
 
 
-def wait_for(what: str, condition: Any, deadline: float = DEADLINE) -> None:
+def wait_until_true(what: str, condition: Any, deadline: float = DEADLINE) -> None:
     """Wait until a condition holds; fails with its name."""
     started = time.monotonic()
     assert wait_until(condition, deadline), f"not within {time.monotonic() - started:.0f} s: {what}"
@@ -220,8 +220,10 @@ def gauge(metrics: Metrics, name: str, labels: Mapping[str, str]) -> float:
 
 
 @contextmanager
-def open_site(broker: Broker, hindsight: Hindsight, logs: Path, key: str | None = None) -> Iterator[Site]:
-    """A site whose stand-in for Paperclip serves until the block ends."""
-    company = Company(key)
+def open_installation(
+    broker: Broker, hindsight: Hindsight, logs: Path, key: str | None = None
+) -> Iterator[Installation]:
+    """An installation whose stand-in for Paperclip serves until the block ends."""
+    company = RecordedCompany(key)
     with in_thread(company.standin):
-        yield Site(broker, hindsight, company, logs)
+        yield Installation(broker, hindsight, company, logs)

@@ -92,3 +92,16 @@ class Dispatcher:
             return result
 
         return Job(handler.name, run, facts)
+
+
+def fallback_key(record: Record) -> bytes | None:
+    """Return the id of the comment or run in a record's value, which is the key that our own producers use.
+
+    None if the value has neither: the record is then ordered with no other.
+    """
+    try:
+        payload = decode(record.value).get("payload")
+    except ValueError:
+        return None
+    ids = [payload.get(name) for name in ("commentId", "runId")] if isinstance(payload, dict) else []
+    return next((id_.lower().encode("utf-8", "replace") for id_ in ids if isinstance(id_, str) and id_), None)

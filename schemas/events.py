@@ -19,11 +19,14 @@ SNIPPET_UNITS = 120
 
 
 class RunPayload(CamelModel):
-    """`payload` of `agent.run.*`. Timer and manual runs have no issue."""
+    """`payload` of `agent.run.*`. Timer and manual runs have no issue.
+
+    `issue_id` is what the wake-up names: normally an id, but also an identifier (`PAP-12`) or any other text.
+    """
 
     run_id: Uuid
     agent_id: Uuid | None = None
-    issue_id: Uuid | None = None
+    issue_id: str | None = None
     status: str | None = None
     invocation_source: str | None = None
     trigger_detail: str | None = None

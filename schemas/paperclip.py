@@ -1,5 +1,6 @@
 """The objects of Paperclip that an event can carry whole, as its REST API answers them; only what we read is named."""
 
+import re
 from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -9,6 +10,11 @@ UUID_PATTERN = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0
 
 Uuid = Annotated[str, StringConstraints(to_lower=True, pattern=UUID_PATTERN)]
 """A UUID as text, put into lower case: Paperclip answers 500, not 404, to another text in its place."""
+
+
+def is_uuid(text: str) -> bool:
+    """Whether a text is a UUID, and so may be used as an id in a URL of Paperclip."""
+    return re.fullmatch(UUID_PATTERN, text) is not None
 
 
 class CamelModel(BaseModel):

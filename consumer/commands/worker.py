@@ -10,7 +10,7 @@ from consumer.commands.check import probe_at_start
 from consumer.commands.clients import open_clients
 from consumer.commands.key_watch import watch_key
 from consumer.commands.runtime import Process, serve_observability, shutdown_deadline, start_process, wait_for_shutdown
-from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
+from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher, fallback_key
 from consumer.errors import ExitCode, Upstream
 from consumer.handlers.context import HandlerContext
 from consumer.http.transport import Transport
@@ -54,7 +54,7 @@ async def open_lane(process: Process, name: str) -> AsyncIterator[Lane]:
         try:
             yield Lane(
                 LaneSettings(name, settings.topic_dead_letters, settings.drain_timeout, RecordTooLarge),
-                LaneScheduler(limit, retry, BackpressureLimits()),
+                LaneScheduler(limit, retry, BackpressureLimits(), fallback_key),
                 KafkaSource(partial(lane_consumer, settings, group), [topic]),
                 traces.jobs(resolve, name) if traces else resolve,
                 publisher.publish,

@@ -42,6 +42,9 @@ class Paperclip(Protocol):
 
     async def issue(self, issue_id: str) -> Issue | None: ...
 
+    async def issue_by_identifier(self, identifier: str) -> Issue | None:
+        """Return the issue with an identifier such as `PAP-12`; None also for a text that is not an identifier."""
+
     async def comment(self, issue_id: str, comment_id: str) -> Comment | None: ...
 
     async def agents(self, company_id: str) -> Sequence[str]:

@@ -4,7 +4,7 @@ from consumer.errors import DeadLetterReason, Permanent
 from consumer.handlers.context import HandlerContext, Hindsight
 from consumer.memory.policy import MemoryPolicy
 from consumer.memory.recall_query import first_half, is_searchable
-from schemas.paperclip import Issue
+from schemas.paperclip import Issue, is_uuid
 
 MAX_TOKENS = 1024
 """Upper limit of what one recall returns."""
@@ -21,6 +21,19 @@ async def load_issue(embedded: Issue | None, issue_id: str, context: HandlerCont
     if issue is None and context.paperclip is not None:
         issue = await context.paperclip.issue(issue_id)
     return issue
+
+
+async def resolve_issue_id(reference: str, company_id: str, context: HandlerContext) -> str | None:
+    """Return the id of the company's issue that a run refers to, by id or by identifier; None if there is none.
+
+    Paperclip copies the reference from the wake-up without a check, so it can be any text.
+    """
+    if is_uuid(reference):
+        return reference.lower()
+    if context.paperclip is None:
+        return None
+    issue = await context.paperclip.issue_by_identifier(reference)
+    return issue.id if issue is not None and issue.company_id in (None, company_id) else None
 
 
 async def recall_with_fallback(hindsight: Hindsight, bank: str, query: str, policy: MemoryPolicy) -> list[str]:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from consumer.errors import HandlingError, Upstream
 from consumer.handlers.context import DeliveryInfo, HandlerContext
-from consumer.handlers.lookups import embedded_issue, load_issue, recall_with_fallback
+from consumer.handlers.lookups import embedded_issue, load_issue, recall_with_fallback, resolve_issue_id
 from consumer.handlers.results import Degraded, Done, HandlerResult, Skipped, SkipReason
 from consumer.memory.banks import choose_bank, derive_bank_id
 from consumer.memory.recall_query import build_query, is_searchable
@@ -20,7 +20,7 @@ from schemas.timestamps import format_timestamp
 
 
 class _RecallQuery(NamedTuple):
-    """A query, and the bank that it goes to."""
+    """A query for an issue, and the bank that it goes to."""
 
     bank: str
     user: str | None
@@ -39,7 +39,7 @@ async def recall(event: AgentRunStarted, delivery: DeliveryInfo, context: Handle
         return Skipped(SkipReason.NO_AGENT)
     if not policy.is_enabled(run.agent_id):
         return Skipped(SkipReason.AGENT_NOT_ENABLED)
-    if run.issue_id is None:
+    if not run.issue_id:
         return Skipped(SkipReason.NO_ISSUE)
     if context.now() - delivery.timestamp > policy.recall_deadline:
         return Skipped(SkipReason.TOO_LATE)  # the run has moved on
@@ -47,11 +47,12 @@ async def recall(event: AgentRunStarted, delivery: DeliveryInfo, context: Handle
     bank = None
     if not policy.needs_user:
         bank = derive_bank_id(policy, company=event.company_id, agent=run.agent_id, user=None)
-    user, text, memories = None, "", list[str]()
+    issue_id, user, text, memories = None, None, "", list[str]()
     failure: HandlingError | None = None
     try:
         # 2. The query.
-        query = await _query(event.company_id, run, run.agent_id, run.issue_id, context)
+        issue_id = await resolve_issue_id(run.issue_id, event.company_id, context)
+        query = await _query(event.company_id, run, run.agent_id, issue_id, context)
         if isinstance(query, Skipped):
             return query
         bank, user, text = query
@@ -60,26 +61,29 @@ async def recall(event: AgentRunStarted, delivery: DeliveryInfo, context: Handle
     except HandlingError as error:
         failure = error  # not fatal, see above
     # 4. The record.
-    await context.recalls.publish(
-        RecallRecord(
-            run_id=run.run_id,
-            company_id=event.company_id,
-            agent_id=run.agent_id,
-            issue_id=run.issue_id,
-            bank_id=bank,
-            user_id=user,
-            query=text,
-            status=_status(failure, memories),
-            memories=memories,
-            recalled_at=format_timestamp(context.now()),
+    if issue_id is not None:
+        await context.recalls.publish(
+            RecallRecord(
+                run_id=run.run_id,
+                company_id=event.company_id,
+                agent_id=run.agent_id,
+                issue_id=issue_id,
+                bank_id=bank,
+                user_id=user,
+                query=text,
+                status=_status(failure, memories),
+                memories=memories,
+                recalled_at=format_timestamp(context.now()),
+            )
         )
-    )
     return Done(bank) if failure is None else Degraded(failure.upstream or Upstream.HINDSIGHT, str(failure), bank)
 
 
 async def _query(
-    company: str, run: RunPayload, agent: str, issue_id: str, context: HandlerContext
+    company: str, run: RunPayload, agent: str, issue_id: str | None, context: HandlerContext
 ) -> _RecallQuery | Skipped:
+    if issue_id is None:
+        return Skipped(SkipReason.NO_ISSUE)
     issue, comments = await _issue_and_comments(run, issue_id, context)
     if issue is None or (is_blank(issue.title) and is_blank(issue.description)):
         return Skipped(SkipReason.BLANK_ISSUE)

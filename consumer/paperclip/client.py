@@ -1,5 +1,6 @@
 """Client of Paperclip's REST API."""
 
+import re
 from collections.abc import AsyncIterator, Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar
@@ -56,6 +57,16 @@ class PaperclipClient(PaperclipServer):
     async def issue(self, issue_id: str) -> Issue | None:
         """An issue; None if this key is not shown an issue of this id."""
         return await self._issue(issue_id, partial(parse_model, Issue))
+
+    async def issue_by_identifier(self, identifier: str) -> Issue | None:
+        """An issue by its identifier, such as `PAP-12`; None if this key is not shown one, or for any other text.
+
+        Paperclip takes an identifier that it does not know for an id, and then answers 500.
+        """
+        if not re.fullmatch(r"\s*[A-Za-z][A-Za-z0-9]*-[0-9]+\s*", identifier, re.ASCII):
+            return None
+        path = f"/api/issues/{identifier.strip().upper()}"
+        return await self._object(PaperclipOperation.ISSUE, path, Issue.model_validate, accept=(404, 500))
 
     async def issue_json(self, issue_id: str) -> Json | None:
         """As `issue`, with all that Paperclip sent."""
@@ -198,8 +209,12 @@ class PaperclipClient(PaperclipServer):
         path, id_ = f"/api/issues/{path_uuid(issue_id)}/comments", path_uuid(comment_id)
         return await self._object(PaperclipOperation.COMMENT, f"{path}/{id_}", partial(parse, id_))
 
-    async def _object(self, operation: PaperclipOperation, path: str, parse: Callable[[Any], T]) -> T | None:
-        reply = await self._rest.call(operation, "GET", path, accept=(404,))
+    async def _object(
+        self, operation: PaperclipOperation, path: str, parse: Callable[[Any], T], accept: tuple[int, ...] = (404,)
+    ) -> T | None:
+        reply = await self._rest.call(operation, "GET", path, accept=accept)
+        if reply.status == 500:
+            return None
         if reply.status != 404:
             return self._rest.read(reply, operation, parse)
         what = missing(reply, Upstream.PAPERCLIP)

@@ -1,6 +1,5 @@
 """What Paperclip answers: its objects as JSON, and who a key belongs to."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
@@ -8,7 +7,7 @@ from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from consumer.errors import DeadLetterReason, Permanent
-from schemas.paperclip import UUID_PATTERN, Comment, Issue, Run
+from schemas.paperclip import Comment, Issue, Run, is_uuid
 from schemas.timestamps import parse_timestamp
 
 Json = dict[str, Any]
@@ -72,10 +71,9 @@ def is_forbidden(error: BaseException) -> bool:
 
 def path_uuid(text: str) -> str:
     """An id as it may stand in a URL. Raises `Permanent` if it is not a UUID: Paperclip would answer 500."""
-    lower = text.lower()
-    if not re.fullmatch(UUID_PATTERN, lower):
+    if not is_uuid(text):
         raise Permanent("an id of Paperclip is not a UUID", reason=DeadLetterReason.INVALID)
-    return lower
+    return text.lower()
 
 
 def query_string(values: Mapping[str, object]) -> str:
@@ -130,7 +128,7 @@ def parse_agent(value: Any) -> Identity:
 
 
 def _parse_uuid(value: Any) -> str:
-    if not re.fullmatch(UUID_PATTERN, value.lower()):
+    if not is_uuid(value):
         raise ValueError("not a UUID")
     return str(value.lower())
 

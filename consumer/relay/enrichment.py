@@ -23,6 +23,7 @@ from consumer.relay.event_builder import (
 )
 from consumer.relay.hooks import Hook, Notice
 from consumer.relay.protocols import PaperclipFeed
+from schemas.paperclip import is_uuid
 from schemas.timestamps import parse_timestamp
 
 FRESH = 60.0
@@ -120,7 +121,7 @@ class EventEnricher:
 
     async def _load_for_run(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
         run_id, issue_id = envelope["payload"]["runId"], envelope["payload"]["issueId"]
-        if issue_id is None or not self.is_fresh(envelope["occurredAt"]):  # nothing is recalled for it
+        if issue_id is None or not is_uuid(issue_id) or not self.is_fresh(envelope["occurredAt"]):
             return {}
         run = batch.runs.get(run_id) or await self.paperclip.run_json(run_id)
         if run is None:

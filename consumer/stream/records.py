@@ -1,13 +1,13 @@
 """A Kafka record as the engine sees it, and its state on the way through a lane."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeAlias
 
 from consumer.errors import DeadLetterReason
 
 Key: TypeAlias = tuple[str, int, bytes | int]
-"""The unit of ordering: topic, partition and key. A record without a key has its own: its offset."""
+"""The unit of ordering: topic, partition and key. A record without any key has its own: its offset."""
 
 
 Headers: TypeAlias = Sequence[tuple[str, bytes | None]]
@@ -49,6 +49,10 @@ class Record:
         return None
 
 
+FallbackKey: TypeAlias = Callable[[Record], bytes | None]
+"""Derives a key from the value of a record that has none; None if the value has none either."""
+
+
 class WorkItem:
     """A delivered record and its processing state.
 
@@ -84,11 +88,12 @@ class WorkItem:
         "write_attempts",
     )
 
-    def __init__(self, record: Record, epoch: int) -> None:
+    def __init__(self, record: Record, epoch: int, fallback_key: bytes | None = None) -> None:
         self.record = record
         self.epoch = epoch
         self.partition = Partition(record.topic, record.partition)
-        self.key: Key = (record.topic, record.partition, record.offset if record.key is None else record.key)
+        key = record.key if record.key is not None else fallback_key
+        self.key: Key = (record.topic, record.partition, key if key is not None else record.offset)
         self.attempts = 0
         self.not_yet_count = 0
         self.write_attempts = 0

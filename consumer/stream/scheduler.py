@@ -15,7 +15,7 @@ from consumer.stream.dead_letter_writer import describe_error
 from consumer.stream.hooks import AttemptOutcome, BreakerReason, ParkReason
 from consumer.stream.key_queues import KeyQueues
 from consumer.stream.offsets import CompletedOffsets, OffsetTracker
-from consumer.stream.records import Key, Partition, Record, WorkItem
+from consumer.stream.records import FallbackKey, Key, Partition, Record, WorkItem
 from consumer.stream.retry import RetryPolicy
 
 Result = HandlerResult | Exception | None
@@ -37,9 +37,16 @@ class LaneScheduler:
 
     Args:
         limit: how many records may be in flight.
+        fallback_key: orders records that have no key.
     """
 
-    def __init__(self, limit: int, retry: RetryPolicy, limits: BackpressureLimits) -> None:
+    def __init__(
+        self,
+        limit: int,
+        retry: RetryPolicy,
+        limits: BackpressureLimits,
+        fallback_key: FallbackKey = lambda _record: None,
+    ) -> None:
         self.limit = limit
         self.epoch = 0
         self.stopped = True
@@ -48,6 +55,7 @@ class LaneScheduler:
         self.breakers = {upstream: Breaker(upstream) for upstream in Upstream}
         self._retry = retry
         self._limits = limits
+        self._fallback_key = fallback_key
         self._loads: dict[Partition, PartitionLoad] = {}
         self._completed: dict[Partition, CompletedOffsets] = {}
         self._assigned: frozenset[Partition] = frozenset()
@@ -103,7 +111,8 @@ class LaneScheduler:
         for record in records:
             if record.offset in unprocessed:
                 load.add(record.size)
-                self.keys.add(WorkItem(record, self.epoch))
+                fallback_key = self._fallback_key(record) if record.key is None else None
+                self.keys.add(WorkItem(record, self.epoch, fallback_key))
 
     def is_behind(self, partition: Partition, records: list[Record]) -> bool:
         """Whether these records lie below what this partition already delivered.

@@ -13,6 +13,8 @@ MAX_QUERY = 8_000
 """Characters; a recall uses the first 2,000."""
 MAX_CONTENT = 100_000
 """Characters of one memory."""
+MAX_ARGUMENTS = 10
+"""Arguments of a call; more are refused before they are validated one by one."""
 
 
 class Arguments(BaseModel):
@@ -53,6 +55,8 @@ def parse_arguments(model: type[A], raw: Mapping[str, Any] | None) -> A:
     Raises:
         ToolError: they do not match the schema; the message names the arguments but quotes no value.
     """
+    if raw and len(raw) > MAX_ARGUMENTS:
+        raise ToolError(f"There are too many arguments (valid: {', '.join(model.model_fields)}).", 400)
     cleaned = {
         strip_unencodable(name): strip_unencodable(value) if isinstance(value, str) else value
         for name, value in (raw or {}).items()

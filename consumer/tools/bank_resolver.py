@@ -7,7 +7,7 @@ from typing import Protocol
 from consumer.memory.banks import choose_bank
 from consumer.memory.policy import MemoryPolicy
 from consumer.tools.credentials import Agent, ToolError
-from schemas.paperclip import Issue, Run
+from schemas.paperclip import Issue, Run, is_uuid
 from schemas.recalls import RecallRecord
 
 NOT_YOUR_RUN = "The run that the request names is not yours."
@@ -40,11 +40,12 @@ class RunContext:
 
     @property
     def issue_id(self) -> str | None:
-        """The issue of the run."""
+        """The issue of the run; None also if the wake-up named it by another text than its id."""
         if self.record is not None:
             return self.record.issue_id
         snapshot = self.run.context_snapshot if self.run is not None else None
-        return snapshot.issue_id if snapshot is not None else None
+        issue_id = snapshot.issue_id if snapshot is not None else None
+        return issue_id.lower() if issue_id is not None and is_uuid(issue_id) else None
 
 
 @dataclass(frozen=True, slots=True)

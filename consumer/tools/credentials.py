@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
-from schemas.paperclip import UUID_PATTERN
+from schemas.paperclip import is_uuid
 
 AUTHORIZATION = "authorization"
 COMPANY, AGENT = "x-paperclip-company-id", "x-paperclip-agent-id"
@@ -19,6 +19,7 @@ RUN, ISSUE = "x-paperclip-run-id", "x-paperclip-issue-id"
 _UUID_HEADERS = (COMPANY, AGENT, RUN, ISSUE)
 _TRUSTED = frozenset({AUTHORIZATION, *_UUID_HEADERS})
 _BEARER = re.compile(r"bearer +([\x21-\x7e]{1,8192})", re.IGNORECASE)
+_PAPERCLIP_KEY = re.compile(r"pcp_[\w-]+|eyJ[\w-]+\.[\w-]+\.[\w-]*", re.ASCII)  # a key; a run's token (JWT)
 
 NOT_AUTHENTICATED = (
     "Not authenticated: send `Authorization: Bearer …` with your own Paperclip key (PAPERCLIP_API_KEY inside a run)."
@@ -93,7 +94,7 @@ def read_claims(headers: Iterable[tuple[bytes, bytes]]) -> Claims:
         raise ToolError(NOT_AUTHENTICATED)
     ids = {name: values[name].lower() for name in _UUID_HEADERS if values.get(name)}
     for name, value in ids.items():
-        if not re.fullmatch(UUID_PATTERN, value):
+        if not is_uuid(value):
             raise ToolError(f"The header {name} is not a UUID.")
     return Claims(bearer[1], ids.get(COMPANY), ids.get(AGENT), ids.get(RUN), ids.get(ISSUE))
 
@@ -103,6 +104,11 @@ def matches_secret(bearer: str, secret: str | None) -> bool:
     if not secret:
         return False
     return hmac.compare_digest(_digest(bearer), _digest(secret))
+
+
+def is_paperclip_key(bearer: str) -> bool:
+    """Whether a bearer has the form of an agent key or of a run's token."""
+    return _PAPERCLIP_KEY.fullmatch(bearer) is not None
 
 
 def agent_from_gateway(claims: Claims) -> Agent:
@@ -134,7 +140,7 @@ def with_run(agent: Agent, run: str) -> Agent:
         ToolError: the headers name another run; or the id is not a UUID (404).
     """
     run = run.lower()
-    if not re.fullmatch(UUID_PATTERN, run):
+    if not is_uuid(run):
         raise ToolError("The run id is not a UUID.", 404)
     if agent.run not in (None, run):
         raise ToolError("The header x-paperclip-run-id names another run than the path.")

@@ -35,6 +35,11 @@ class CallContext:
     admitted: bool
     from_gateway: bool = False
 
+    @classmethod
+    def refused(cls, result: ToolResult) -> "CallContext":
+        """A request that is refused before authentication."""
+        return cls(asyncio.get_running_loop().time(), result, admitted=False)
+
 
 class ToolDispatcher:
     """Runs tool calls.

@@ -5,14 +5,18 @@ these with an HTTP error or a protocol error, and on either the gateway marks th
 tools from every agent. So bodies from the gateway are made readable here, or answered with an error message.
 """
 
+import asyncio
 import json
 import re
+from itertools import islice
 from typing import Any
 
 from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from consumer.memory.sanitize import strip_unencodable
+from consumer.tools import dispatcher as dispatcher_module
+from consumer.tools.arguments import MAX_ARGUMENTS
 from consumer.tools.credentials import ToolError
 from consumer.tools.dispatcher import CallContext, ToolDispatcher
 from consumer.tools.problems import problem_response
@@ -24,11 +28,12 @@ CONTEXT_KEY = "paperclip_memory.call_context"
 """Key of the `CallContext` in the ASGI scope."""
 _ESCAPE = re.compile(rb"\\u(?:d[89a-f]|0000)", re.IGNORECASE)
 TOO_LARGE = f"The body is larger than {MAX_BODY} bytes."
+TOO_SLOW = "The body did not arrive in time."
 UNREADABLE = "The body is not readable JSON."
 
 
 class McpAuthMiddleware:
-    """Passes on authenticated requests with a readable body; answers all others itself."""
+    """Passes on authenticated POST requests with a readable body; answers all others itself."""
 
     def __init__(self, app: ASGIApp, dispatcher: ToolDispatcher, path: str) -> None:
         self._app = app
@@ -36,15 +41,24 @@ class McpAuthMiddleware:
         self._path = path
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] != self._path:
+        if scope["type"] != "http" or scope["path"].rstrip("/") != self._path:
             await self._app(scope, receive, send)
             return
+        if scope["method"] != "POST":  # the SDK would open a stream that no event ever ends
+            await self._refuse_method()(scope, receive, send)
+            return
+        scope["path"] = self._path
         context = await self._dispatcher.authenticate(scope["headers"])
         if not context.admitted and isinstance(context.caller, ToolResult):
             await self._refuse(context, context.caller)(scope, receive, send)
             return
         scope[CONTEXT_KEY] = context
-        body = await read_body(receive)
+        try:
+            async with asyncio.timeout_at(context.started + dispatcher_module.BUDGET):
+                body = await read_body(receive)
+        except TimeoutError:
+            await self._refuse(context, denied(ToolError(TOO_SLOW, 408)))(scope, receive, send)
+            return
         if body is None:
             await self._refuse(context, denied(ToolError(TOO_LARGE, 413)))(scope, receive, send)
             return
@@ -60,6 +74,13 @@ class McpAuthMiddleware:
             return problem_response(result)
         tool_result = {"content": [{"type": "text", "text": result.text}], "isError": True}
         return JSONResponse({"jsonrpc": "2.0", "id": None, "result": tool_result})
+
+    def _refuse_method(self) -> Response:
+        result = denied(ToolError("Only POST is supported here.", 405))
+        self._dispatcher.count(Tool.OTHER, CallContext.refused(result), result)
+        response = problem_response(result)
+        response.headers["Allow"] = "POST"
+        return response
 
 
 async def read_body(receive: Receive) -> bytes | None:
@@ -80,7 +101,7 @@ def sanitize_body(body: bytes) -> bytes | None:
     """Remove from a JSON-RPC body what the SDK cannot read; None if it is not JSON.
 
     Arguments that are not an object become an empty one, and nested lists and objects become null: no tool takes any,
-    and the SDK fails on deep ones.
+    and the SDK fails on deep ones. Of too many arguments only so many are kept that they are refused.
     """
     try:
         message = json.loads(body)
@@ -98,7 +119,8 @@ def sanitize_body(body: bytes) -> bytes | None:
 def _flatten(arguments: Any) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         return {}
-    return {name: None if isinstance(value, list | dict) else value for name, value in arguments.items()}
+    kept = islice(arguments.items(), MAX_ARGUMENTS + 1)
+    return {name: None if isinstance(value, list | dict) else value for name, value in kept}
 
 
 def _strip_unencodable(value: Any) -> Any:

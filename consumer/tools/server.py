@@ -14,6 +14,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from consumer.errors import SettingsError
 from consumer.settings.validation import label
 from consumer.tools.dispatcher import CallContext, ToolDispatcher
+from consumer.tools.http_protocol import KEEP_ALIVE, LimitedHttpProtocol
 from consumer.tools.mcp_server import mcp_app
 from consumer.tools.problems import problem_response
 from consumer.tools.rest import http_error, rest_routes
@@ -33,6 +34,7 @@ def tools_app(dispatcher: ToolDispatcher, *, version: str, allowed_hosts: Sequen
     """
     app = mcp_app(dispatcher, version)
     app.router.routes.extend(rest_routes(dispatcher, version))
+    app.router.redirect_slashes = False  # behind a proxy it would redirect to http
     app.add_exception_handler(HTTPException, http_error)
     hosts = frozenset(host.lower() for host in allowed_hosts)
     app.add_middleware(_HostCheckMiddleware, allowed=hosts, dispatcher=dispatcher)
@@ -50,8 +52,7 @@ class _HostCheckMiddleware:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and ANY_HOST not in self._allowed and not self._is_allowed(scope["headers"]):
             result = ToolResult(_UNKNOWN_HOST, ToolOutcome.DENIED, 421)
-            context = CallContext(asyncio.get_running_loop().time(), result, admitted=False)
-            self._dispatcher.count(Tool.OTHER, context, result)
+            self._dispatcher.count(Tool.OTHER, CallContext.refused(result), result)
             await problem_response(result)(scope, receive, send)
             return
         await self._app(scope, receive, send)
@@ -101,7 +102,8 @@ async def serving(app: ASGIApp, bound: socket.socket, grace: float) -> AsyncIter
     """Serve until the block ends, then let running calls finish within `grace` seconds. Yields the server's task."""
     config = uvicorn.Config(
         app,
-        http="httptools",
+        http=LimitedHttpProtocol,
+        timeout_keep_alive=KEEP_ALIVE,
         ws="none",
         lifespan="on",
         log_config=None,

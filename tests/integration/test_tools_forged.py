@@ -52,9 +52,9 @@ FORGED_HEADERS: dict[str, Headers] = {
     "no token": [],
     "no token, but a run": [("X-Paperclip-Run-Id", ADAS_RUN)],
     "an empty token": [("Authorization", "Bearer")],
-    "a token of another scheme": [("Authorization", "Basic " + base64.b64encode(b"ada:key-of-ada").decode())],
+    "a token of another scheme": [("Authorization", "Basic " + base64.b64encode(b"ada:pcp_key_of_ada").decode())],
     "the key without its scheme": [("Authorization", KEY[ADA])],
-    "an unknown key": [("Authorization", "Bearer key-of-nobody")],
+    "an unknown key": [("Authorization", "Bearer pcp_key_of_nobody")],
     "a key in other letters": [("Authorization", f"Bearer {KEY[ADA].upper()}")],
     "a key that only begins right": [("Authorization", f"Bearer {KEY[ADA][:-1]}")],
     "an expired token": [("Authorization", f"Bearer {jwt(**ADAS_CLAIMS, exp=1)}")],
@@ -62,7 +62,7 @@ FORGED_HEADERS: dict[str, Headers] = {
     "a token that names no algorithm": [
         ("Authorization", "Bearer eyJhbGciOiJub25lIn0." + jwt(**ADAS_CLAIMS).split(".")[1] + ".")
     ],
-    "the key of a person": [("Authorization", "Bearer our-board-key")],
+    "the key of a person": [("Authorization", "Bearer pcp_our_board_key")],
     "the key in the query's place": [("X-Api-Key", KEY[ADA])],
     "another agent's run": [ADA_S, ("X-Paperclip-Run-Id", BENS_RUN)],
     "another company's run": [ADA_S, ("X-Paperclip-Run-Id", EVES_RUN)],

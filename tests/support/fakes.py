@@ -13,7 +13,7 @@ from consumer.handlers.context import HandlerContext
 from consumer.memory.documents import Memory, Operation
 from consumer.memory.policy import MemoryPolicy, RecallBudget
 from demo import recording
-from schemas.paperclip import UUID_PATTERN, Comment, Issue, Run
+from schemas.paperclip import Comment, Issue, Run, is_uuid
 from schemas.recalls import RecallRecord
 
 NOW = 1_796_034_000.0
@@ -169,6 +169,11 @@ class FakePaperclip(_Scripted):
         self._lookup("issue", issue_id)
         return Issue.model_validate(self.issues[issue_id]) if issue_id in self.issues else None
 
+    async def issue_by_identifier(self, identifier: str) -> Issue | None:
+        self._call("issue_by_identifier", identifier)
+        matches = [issue for issue in self.issues.values() if issue.get("identifier") == identifier]
+        return Issue.model_validate(matches[0]) if matches else None
+
     async def comment(self, issue_id: str, comment_id: str) -> Comment | None:
         self._lookup("comment", issue_id, comment_id)
         comment = self.comments.get(comment_id)
@@ -180,7 +185,7 @@ class FakePaperclip(_Scripted):
 
     def _lookup(self, method: str, *ids: str) -> None:
         self._call(method, *ids)
-        if not all(re.match(UUID_PATTERN, id_) for id_ in ids):
+        if not all(is_uuid(id_) for id_ in ids):
             raise Transient("answered 500", upstream=Upstream.PAPERCLIP)
 
 

@@ -29,7 +29,7 @@ ADA, BEN, EVE = (f"a0000000-0000-4000-8000-00000000000{number}" for number in (1
 """Ada and Ben belong to one company, Eve to another."""
 ADAS_RUN, BENS_RUN, EVES_RUN, OLD_RUN = (f"b0000000-0000-4000-8000-00000000000{number}" for number in (1, 2, 3, 4))
 ISSUE, BENS_ISSUE, EVES_ISSUE = (f"d0000000-0000-4000-8000-00000000000{number}" for number in (1, 2, 3))
-KEY = {ADA: "key-of-ada", BEN: "key-of-ben", EVE: "key-of-eve"}
+KEY = {ADA: "pcp_key_of_ada", BEN: "pcp_key_of_ben", EVE: "pcp_key_of_eve"}
 SECRET = "the-operators-shared-secret"
 SERVED = "The release train leaves on Tuesdays."
 
@@ -53,7 +53,7 @@ class FakePaperclip:
         self.requests: list[tuple[str, str]] = []
         self.down = False
         self.hangs = False
-        self.client = PaperclipClient(self.send, "http://paperclip", key="our-board-key", user_agent="test")
+        self.client = PaperclipClient(self.send, "http://paperclip", key="pcp_our_board_key", user_agent="test")
 
     async def send(self, request: Request) -> Response:
         path = request.url.removeprefix("http://paperclip")
@@ -66,7 +66,7 @@ class FakePaperclip:
         return self._answer(token, path)
 
     def _answer(self, token: str, path: str) -> Response:
-        company, agent = (None, None) if token == "our-board-key" else self.owners.get(token, ("", ""))
+        company, agent = (None, None) if token == "pcp_our_board_key" else self.owners.get(token, ("", ""))
         if company == "":
             return _json(401, {"error": "Agent authentication required"})
         kind, _, id_ = path.removeprefix("/api/").partition("/")

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher
+from consumer.dispatcher import COMMENT_HANDLERS, RUN_HANDLERS, Dispatcher, fallback_key
 from consumer.errors import DeadLetterReason, NotYet, Permanent, Upstream
 from consumer.handlers.forget import CANCEL_SETTLES_AFTER
 from consumer.handlers.results import Degraded, Done, HandlerResult, Skipped, SkipReason
@@ -143,6 +143,16 @@ async def test_bank_and_error_of_the_result_are_added_to_the_facts() -> None:
     assert job.facts.keys() == {"event_id", "event_type"}
 
 
+@pytest.mark.parametrize("reference", ["PAP-12", "", "daily-digest"])
+@pytest.mark.parametrize("event_type", ["agent.run.finished", "agent.run.failed", "agent.run.cancelled"])
+async def test_the_end_of_a_run_is_a_tombstone_whatever_its_issue_is_called(event_type: str, reference: str) -> None:
+    fixture = HandlerFixture()
+    payload = {**RUN_STARTED["payload"], "issueId": reference}
+    event = {**RUN_STARTED, "eventType": event_type, "payload": payload}
+    assert await run_job(resolve(event, fixture=fixture)) == Done()
+    assert fixture.recalls.log == [(RUN, None)]
+
+
 async def test_a_job_can_run_again_after_a_failure() -> None:
     fixture = HandlerFixture()
     fixture.hindsight.fail("retain", unreachable(Upstream.HINDSIGHT))
@@ -182,6 +192,25 @@ async def test_the_timestamp_of_a_record_is_in_milliseconds() -> None:
     assert await run_job(late) == Skipped(SkipReason.TOO_LATE)
     fresh = Dispatcher(fixture.context, ALL).resolve(record(RUN_STARTED, at=NOW - 59))
     assert await run_job(fresh) == Done(bank=bank(str(RUN_STARTED["payload"]["agentId"])))
+
+
+@pytest.mark.parametrize(
+    ("value", "key"),
+    [
+        (CREATED, AGENT_COMMENT.encode()),
+        (RUN_STARTED, RUN.encode()),
+        ({"payload": {"commentId": AGENT_COMMENT.upper(), "runId": RUN}}, AGENT_COMMENT.encode()),
+        ({"payload": {"commentId": None, "runId": RUN}}, RUN.encode()),
+        ({"payload": {"commentId": "", "runId": 7}}, None),
+        ({"payload": {"commentId": "half \ud83c"}}, b"half ?"),
+        ({"payload": []}, None),
+        ({}, None),
+        (b"not JSON", None),
+        (None, None),
+    ],
+)
+def test_the_fallback_key_is_the_comment_id_or_the_run_id(value: Any, key: bytes | None) -> None:
+    assert fallback_key(record(value)) == key
 
 
 def expected_documents() -> dict[str, str]:

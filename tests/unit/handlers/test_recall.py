@@ -92,6 +92,34 @@ async def test_a_manual_run_is_skipped_as_it_has_no_issue() -> None:
     assert await handle(HandlerFixture(), MANUAL_RUN) == Skipped(SkipReason.NO_ISSUE)
 
 
+async def test_an_issue_identifier_is_resolved_to_its_id() -> None:
+    fixture = HandlerFixture()
+    assert await handle(fixture, issueId="ACM-3") == Done(bank=bank(AGENT))
+    assert fixture.paperclip.calls == [("issue_by_identifier", "ACM-3"), ("run", RUN)]
+    assert (fixture.recalls.last.issue_id, fixture.recalls.last.query) == (ISSUE, QUERY)
+
+
+@pytest.mark.parametrize("reference", ["", "ACM-999", "daily-digest", "every morning / \ud83c", "../agents"])
+async def test_an_issue_reference_that_names_no_issue_is_skipped(reference: str) -> None:
+    fixture = HandlerFixture()
+    assert await handle(fixture, issueId=reference) == Skipped(SkipReason.NO_ISSUE)
+    assert await handle(HandlerFixture(has_paperclip=False), issueId=reference) == Skipped(SkipReason.NO_ISSUE)
+    assert (fixture.hindsight.calls, fixture.recalls.log) == ([], [])
+
+
+async def test_an_issue_identifier_of_another_company_is_skipped() -> None:
+    fixture = HandlerFixture()
+    fixture.paperclip.issues[ISSUE]["companyId"] = UNKNOWN
+    assert await handle(fixture, issueId="ACM-3") == Skipped(SkipReason.NO_ISSUE)
+
+
+async def test_an_issue_identifier_that_paperclip_fails_to_resolve_is_degraded_without_a_record() -> None:
+    fixture = HandlerFixture()
+    fixture.paperclip.fail("issue_by_identifier", unreachable(Upstream.PAPERCLIP))
+    assert await handle(fixture, issueId="ACM-3") == Degraded(Upstream.PAPERCLIP, "connection refused", bank(AGENT))
+    assert fixture.recalls.log == []
+
+
 @pytest.mark.parametrize(("age", "late"), [(0, False), (60, False), (60.1, True), (-5, False)])
 async def test_a_record_over_60_seconds_old_is_skipped(age: float, late: bool) -> None:
     fixture = HandlerFixture()

@@ -54,6 +54,24 @@ async def test_issue_of_the_recording_is_parsed_and_its_id_sent_in_lower_case(ro
     assert (issue.id, issue.title, issue.description) == (row["id"], row["title"], row["description"])
 
 
+async def test_issue_by_identifier_sends_it_in_upper_case() -> None:
+    row = recording.issues()[0]
+    paperclip, send = client(answer(200, row))
+    issue = await paperclip.issue_by_identifier(f" {row['identifier'].lower()} ")
+    assert send.lines == [f"GET /base/api/issues/{row['identifier']}"]
+    assert issue is not None
+    assert issue.id == row["id"]
+
+
+async def test_issue_by_identifier_is_none_for_an_unknown_one_and_unsent_for_any_other_text() -> None:
+    paperclip, send = client(answer(500, {"error": "Internal server error"}))
+    assert await paperclip.issue_by_identifier("PAP-999") is None
+    assert [await paperclip.issue_by_identifier(text) for text in ("", "daily-digest", "PAP-1/../..", "P\u0661-1")] == [
+        None
+    ] * 4
+    assert len(send.asked) == 1
+
+
 @pytest.mark.parametrize("row", recording.comments(), ids=lambda row: row["id"])
 async def test_comment_of_the_recording_is_parsed(row: dict[str, Any]) -> None:
     paperclip, send = client(answer(200, row))

@@ -48,6 +48,27 @@ def opened(scheduler: LaneScheduler, upstream: Upstream = Upstream.HINDSIGHT) ->
     return scheduler.breakers[upstream].reason
 
 
+# Keys
+
+
+def test_records_without_a_key_run_one_after_another_if_their_fallback_key_is_equal() -> None:
+    scheduler = LaneScheduler(10, RetryPolicy(), BackpressureLimits(), lambda record: record.value)
+    scheduler.assign([P0])
+    records = [
+        record(0, None, b"a"),
+        record(1, None, b"b"),
+        record(2, None, b"a"),
+        record(3, b"b"),
+        record(4, None, None),
+    ]
+    scheduler.deliver(P0, records, 5)
+    first = begin(scheduler)
+    assert [first.record.offset, begin(scheduler).record.offset, begin(scheduler).record.offset] == [0, 1, 4]
+    assert scheduler.start(0.0) is None
+    end(scheduler, first, Done())
+    assert begin(scheduler).record.offset == 2
+
+
 # Results
 
 

@@ -1,5 +1,6 @@
 """The tools' arguments: valid ones, and the messages for invalid ones."""
 
+from time import process_time
 from typing import Any
 
 import pytest
@@ -50,3 +51,11 @@ def test_the_schema_describes_every_argument_and_names_no_other_owner(
     assert schema["additionalProperties"] is False
     assert all(spec["description"] for spec in schema["properties"].values())
     assert not {"bank", "agent", "company", "run", "user"} & set(schema["properties"])
+
+
+def test_a_hundred_thousand_arguments_are_refused_without_validating_each() -> None:
+    raw = {f"a{number}": 1 for number in range(100_000)}
+    started = process_time()
+    with pytest.raises(ToolError, match="too many arguments"):
+        parse_arguments(RecallArguments, raw)
+    assert process_time() - started < 0.05

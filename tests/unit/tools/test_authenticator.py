@@ -6,7 +6,7 @@ import pytest
 
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.http.transport import Response
-from consumer.tools.authenticator import CACHE_SIZE, Authenticator
+from consumer.tools.authenticator import CACHE_SIZE, MAX_LOOKUPS, NEW_KEY_LOOKUPS, Authenticator
 from consumer.tools.credentials import Agent, Claims, ToolError
 from tests.support.tools_fixture import ADA, BEN, COMPANY, KEY, SECRET, FakePaperclip
 
@@ -52,11 +52,11 @@ async def test_a_refused_key_is_cached_until_the_ttl_ends(
 ) -> None:
     for _ in range(3):
         with pytest.raises(ToolError, match="does not know your key"):
-            await authenticator.authenticate(Claims("expired"))
+            await authenticator.authenticate(Claims("pcp_expired"))
     assert len(paperclip.requests) == 1
-    paperclip.owners["expired"] = (COMPANY, BEN)
+    paperclip.owners["pcp_expired"] = (COMPANY, BEN)
     clock.now = 30.1
-    assert (await authenticator.authenticate(Claims("expired"))).agent == BEN
+    assert (await authenticator.authenticate(Claims("pcp_expired"))).agent == BEN
 
 
 async def test_concurrent_calls_with_one_key_share_one_lookup(
@@ -135,7 +135,37 @@ async def test_many_wrong_keys_do_not_evict_a_valid_one(authenticator: Authentic
     await authenticator.authenticate(Claims(KEY[ADA]))
     for number in range(CACHE_SIZE + 50):
         with pytest.raises(ToolError):
-            await authenticator.authenticate(Claims(f"guess-{number}"))
+            await authenticator.authenticate(Claims(f"pcp_guess_{number}"))
     lookups = len(paperclip.requests)
     await authenticator.authenticate(Claims(KEY[ADA]))
     assert len(paperclip.requests) == lookups
+
+
+@pytest.mark.parametrize(
+    "bearer", ["guess", "key.with.three.dots", "pmg1.c.00", "ghp_abc", "pcp_", "a.b.c/d", "x" * 8192]
+)
+async def test_a_bearer_without_the_form_of_a_paperclip_key_is_refused_without_a_lookup(
+    authenticator: Authenticator, paperclip: FakePaperclip, bearer: str
+) -> None:
+    with pytest.raises(ToolError, match="does not know your key"):
+        await authenticator.authenticate(Claims(bearer))
+    assert paperclip.requests == []
+
+
+async def test_a_thousand_unknown_keys_do_not_delay_a_verified_one(
+    authenticator: Authenticator, paperclip: FakePaperclip, clock: Clock
+) -> None:
+    await authenticator.authenticate(Claims(KEY[ADA]))
+    clock.now = 30.1  # the cached answer has expired
+    paperclip.hangs = True
+    guesses = [asyncio.create_task(authenticator.authenticate(Claims(f"pcp_guess_{number}"))) for number in range(1100)]
+    await asyncio.sleep(0.05)
+    assert len(paperclip.requests) == 1 + NEW_KEY_LOOKUPS
+    refused = [guess.exception() for guess in guesses if guess.done()]
+    assert [error.status for error in refused if isinstance(error, ToolError)] == [503] * (1100 - MAX_LOOKUPS)
+    paperclip.hangs = False
+    async with asyncio.timeout(1):
+        assert (await authenticator.authenticate(Claims(KEY[ADA]))).agent == ADA
+    for guess in guesses:
+        guess.cancel()
+    await asyncio.wait(guesses)

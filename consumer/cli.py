@@ -15,8 +15,8 @@ import typer
 from consumer.commands import event_loop
 from consumer.dead_letters.model import DeadLetterFilter, parse_time_or_age
 from consumer.errors import DeadLetterReason, ExitCode, SettingsError
-from consumer.settings.model import load_settings
 from consumer.settings.reference import settings_help
+from consumer.settings.validation import load_settings
 
 app = typer.Typer(
     no_args_is_help=True,

@@ -12,9 +12,9 @@ Uuid = Annotated[str, StringConstraints(to_lower=True, pattern=UUID_PATTERN)]
 """A UUID as text, put into lower case: Paperclip answers 500, not 404, to another text in its place."""
 
 
-def is_uuid(text: str) -> bool:
-    """Whether a text is a UUID, and so may be used as an id in a URL of Paperclip."""
-    return re.fullmatch(UUID_PATTERN, text) is not None
+def is_uuid(value: object) -> bool:
+    """Whether a value is a UUID, and so may be used as an id in a URL of Paperclip."""
+    return isinstance(value, str) and re.fullmatch(UUID_PATTERN, value) is not None
 
 
 class CamelModel(BaseModel):

@@ -13,9 +13,10 @@ from consumer.commands.runtime import Process
 from consumer.errors import ExitCode, SettingsError
 from consumer.kafka.options import client_options
 from consumer.observability.logs import configure_logging
-from consumer.settings.model import Settings, load_settings
+from consumer.settings.model import Settings
 from consumer.settings.reference import unknown_variables
 from consumer.settings.types import LogFormat, LogLevel
+from consumer.settings.validation import load_settings
 
 
 async def run_check(*, as_json: bool) -> int:

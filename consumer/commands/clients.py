@@ -15,7 +15,7 @@ from consumer.http.transport import Transport, limit_in_flight
 from consumer.kafka.options import groupless_consumer
 from consumer.paperclip.client import PaperclipClient
 from consumer.settings.model import Settings
-from consumer.settings.validation import label
+from consumer.settings.types import label
 
 VERSION = version("paperclip-memory")
 USER_AGENT = f"paperclip-memory/{VERSION}"

@@ -6,8 +6,7 @@ from consumer.http.backends import open_transport
 from consumer.http.rest_client import RestClient
 from consumer.observability.logs import configure_logging
 from consumer.settings.model import Settings
-from consumer.settings.types import LogFormat, LogLevel
-from consumer.settings.validation import label
+from consumer.settings.types import LogFormat, LogLevel, label
 from consumer.tools.registration import ConnectionSpec, ToolRegistration
 
 

@@ -12,8 +12,7 @@ from consumer.http.backends import open_transport
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.models import is_forbidden
 from consumer.settings.plugin_import import PACKAGE, Imported, differences, env_file, is_hindsight_plugin, translate
-from consumer.settings.types import HttpBackend
-from consumer.settings.validation import variable
+from consumer.settings.types import HttpBackend, variable
 
 TIMEOUT = 15.0
 

@@ -11,7 +11,7 @@ from consumer.exporter.status import KEY_WARNING, PaperclipState
 from consumer.paperclip.models import Identity, Json, KeyKind, is_forbidden
 from consumer.settings.model import Settings
 from consumer.settings.plugin_import import PACKAGE, is_hindsight_plugin
-from consumer.settings.validation import label
+from consumer.settings.types import label
 from consumer.tools.registration_replies import NAME, connection_problem
 from schemas.timestamps import format_timestamp
 

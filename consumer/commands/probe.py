@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from structlog.typing import FilteringBoundLogger
 
 from consumer.errors import DownKind, HandlingError, Transient, UpstreamDown
-from consumer.settings.validation import label
+from consumer.settings.types import label
 
 
 class Mark(StrEnum):

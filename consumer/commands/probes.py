@@ -9,7 +9,7 @@ from consumer.commands.probe import Mark, Probe, accepts, failed, numbers
 from consumer.errors import HandlingError, SettingsError, UpstreamDown
 from consumer.kafka.topics import TopicReport, TopicState, survey_topics
 from consumer.settings.model import Settings
-from consumer.settings.validation import label
+from consumer.settings.types import label
 
 NOOP_SINCE = (0, 8, 6)
 """The version of Hindsight from which a repeated `operation_id` makes no second operation."""

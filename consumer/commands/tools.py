@@ -26,7 +26,7 @@ from consumer.observability.tool_metrics import ToolMetrics
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallCache, RecallReader
 from consumer.settings.model import Settings
-from consumer.settings.validation import label
+from consumer.settings.types import label
 from consumer.tools.authenticator import Authenticator
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import ToolDispatcher

@@ -13,8 +13,7 @@ from aiokafka.errors import KafkaError
 from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
 from consumer.kafka.oauth import NONE_TO_BE_HAD, ClientCredentials
 from consumer.settings.model import Settings
-from consumer.settings.types import SaslMechanism
-from consumer.settings.validation import label
+from consumer.settings.types import SaslMechanism, label
 
 REQUEST_TIMEOUT = 10.0
 """Seconds that a producer tries: what is not acknowledged by then is not sent later, behind the caller's back."""

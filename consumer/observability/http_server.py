@@ -17,7 +17,7 @@ from prometheus_client.exposition import choose_encoder
 
 from consumer.errors import SettingsError
 from consumer.observability.health import Check
-from consumer.settings.validation import label
+from consumer.settings.types import label
 
 
 @contextmanager

@@ -71,9 +71,10 @@ def is_forbidden(error: BaseException) -> bool:
 
 def path_uuid(text: str) -> str:
     """An id as it may stand in a URL. Raises `Permanent` if it is not a UUID: Paperclip would answer 500."""
-    if not is_uuid(text):
+    lower = text.lower()
+    if not is_uuid(lower):
         raise Permanent("an id of Paperclip is not a UUID", reason=DeadLetterReason.INVALID)
-    return text.lower()
+    return lower
 
 
 def query_string(values: Mapping[str, object]) -> str:
@@ -128,9 +129,10 @@ def parse_agent(value: Any) -> Identity:
 
 
 def _parse_uuid(value: Any) -> str:
-    if not is_uuid(value):
+    lower = value.lower()
+    if not is_uuid(lower):
         raise ValueError("not a UUID")
-    return str(value.lower())
+    return str(lower)
 
 
 def parse_key_expiry(value: Any, key_id: str) -> float | None:

@@ -27,8 +27,8 @@ from schemas.timestamps import format_timestamp, parse_timestamp
 
 OVERLAP = 30.0
 """Seconds that are read again: the rows of a long transaction appear behind newer ones."""
-MAX_ROWS = 5_000
-"""Rows of the audit feed in one poll, the oldest ones; the next poll reads the newer ones."""
+MAX_EVENTS = 5_000
+"""New events of the audit feed that one poll publishes, the oldest ones; the next poll publishes the newer ones."""
 LOOK_BACK, LOOK_BACK_WITHOUT_AUDIT = 3_600.0, 86_400.0
 """Seconds before the position from which an issue's comments are read."""
 SETTLE_TIME = 3.0
@@ -64,6 +64,7 @@ class CommentPoller:
         self._company = company
         self._start = start
         self._forbidden_until = 0.0
+        self._overlap: dict[str, float] = {}  # published events of the overlap, and when they occurred
         self._swept: dict[str, str] = {}  # issue → its updatedAt when its comments were read
         self._existing: dict[str, dict[str, float]] = {}  # issue → its comments, and when they were made
 
@@ -99,20 +100,28 @@ class CommentPoller:
     async def _poll_audit_feed(self, position: float) -> tuple[float, bool]:
         """Publish the feed's events; the new position, and whether newer rows are left."""
         since = max(self._start, position - OVERLAP)
-        count, rows = 0, deque[Json](maxlen=MAX_ROWS)  # newest first: when it is full, the newest fall out
+        self._overlap = {id_: occurred_at for id_, occurred_at in self._overlap.items() if occurred_at >= since}
+        newest, count, hidden_issues = position, 0, dict[str, None]()
+        envelopes = deque[Json](maxlen=MAX_EVENTS)  # newest first: when it is full, the newest fall out
         async for row in self._paperclip.audit_feed(self._company, format_timestamp(since)):
-            count += 1
-            rows.append(row)
-        rows.reverse()
-        envelopes = [
-            envelope
-            for row in rows
-            if (envelope := event_from_activity(row)) and not self._publisher.was_published(envelope["eventId"])
-        ]
+            newest = max(newest, parse_timestamp(row["createdAt"]))
+            if row["details"] is None:
+                hidden_issues[row["entityId"]] = None
+            envelope = event_from_activity(row)
+            if envelope is not None and not self._was_published(envelope["eventId"]):
+                count += 1
+                envelopes.append(envelope)
+        envelopes.reverse()
         await self._publisher.publish(await self._enricher.enrich(envelopes))
-        for issue_id in dict.fromkeys(row["entityId"] for row in rows if row["details"] is None):
+        self._overlap |= {envelope["eventId"]: parse_timestamp(envelope["occurredAt"]) for envelope in envelopes}
+        for issue_id in hidden_issues:
             await self._read_hidden_issue(issue_id, since)
-        return max([position, *(parse_timestamp(row["createdAt"]) for row in rows)]), count > len(rows)
+        if count > len(envelopes):
+            return max(position, parse_timestamp(envelopes[-1]["occurredAt"])), True
+        return newest, False
+
+    def _was_published(self, event_id: str) -> bool:
+        return event_id in self._overlap or self._publisher.was_published(event_id)
 
     async def _read_hidden_issue(self, issue_id: str, since: float) -> None:
         """The audit feed does not name the comments of a hidden issue, and no list shows the issue."""
@@ -173,7 +182,7 @@ class CommentPoller:
     def _is_new(self, comment: Json) -> bool:
         event_type = DELETED if comment["deletedAt"] is not None else CREATED
         occurred_at = parse_timestamp(comment["deletedAt"] or comment["createdAt"])
-        return occurred_at >= self._start and not self._publisher.was_published(event_id(event_type, comment["id"]))
+        return occurred_at >= self._start and not self._was_published(event_id(event_type, comment["id"]))
 
     def _is_young(self, comment: Json) -> bool:
         age = self._enricher.now() - parse_timestamp(comment["createdAt"])

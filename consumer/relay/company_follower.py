@@ -88,7 +88,7 @@ class CompanyFollower:
             full_sweep = full_sweep or started - swept_at >= self._sweep_interval
             try:
                 result = await poll(full_sweep, changed)
-            except (HandlingError, LookupError, TypeError, ValueError) as error:
+            except (HandlingError, AttributeError, LookupError, TypeError, ValueError) as error:
                 failures += 1
                 trigger.set(runs=changed, full_sweep=full_sweep)
                 await asyncio.sleep(self._report_failure(source, error, failures))

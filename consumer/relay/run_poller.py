@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Collection
 from itertools import chain
 
+from consumer.errors import Permanent
 from consumer.paperclip.models import Json
 from consumer.relay.checkpoints import RunPosition
 from consumer.relay.concurrency import map_concurrently
@@ -11,10 +12,11 @@ from consumer.relay.enrichment import EventEnricher
 from consumer.relay.event_builder import TERMINAL, events_from_run
 from consumer.relay.hooks import Hook, Notice
 from consumer.relay.protocols import EventSink, PaperclipFeed, PollResult
-from schemas.timestamps import parse_timestamp
+from schemas.paperclip import is_uuid
+from schemas.timestamps import format_timestamp, parse_timestamp
 
 OVERLAP = 600.0
-"""Seconds, by creation, for which ended runs are read again: a killed run `succeeded` before it is `cancelled`."""
+"""Seconds, by creation, for which a full sweep reads runs again: a killed run `succeeded` before it is `cancelled`."""
 PAGE, LONGEST_LIST = 50, 1_000
 UNLISTED_PER_SWEEP = 5
 """Open runs outside the list that a full sweep asks for, one by one."""
@@ -49,16 +51,18 @@ class RunPoller:
         """Publish what is new since `position`.
 
         Args:
-            full_sweep: ask for open runs that have fallen out of the list, too.
+            full_sweep: read the runs of the last minutes again, and open ones that have fallen out of the list. A poll
+                without it reads the newest page, and further back only if that page holds nothing but new runs.
             changed: runs that the WebSocket reported.
 
         Raises:
             HandlingError: as `PaperclipFeed` and `EventSink`.
         """
+        floor = position.created - OVERLAP if full_sweep else position.created
         listed, reported = await asyncio.gather(
-            self._list(position.created - OVERLAP), map_concurrently(self._load, changed)
+            self._list(floor, position.created), map_concurrently(self._load, changed)
         )
-        rows = {row["id"]: row for row in listed}
+        rows = {row["id"]: row for row in listed if is_uuid(row["id"])}
         unlisted = [id_ for id_ in position.open if id_ not in rows and id_ not in changed]
         asked = unlisted[: UNLISTED_PER_SWEEP if full_sweep else 0]
         loaded = {run["id"]: run for run in chain(*reported, *await map_concurrently(self._load, asked))}
@@ -75,22 +79,35 @@ class RunPoller:
         )
 
     async def _load(self, run_id: str) -> list[Json]:
-        """The whole run; nothing if Paperclip does not show it."""
-        run = await self._paperclip.run_json(run_id)
+        """The whole run; nothing if Paperclip does not show it, or refuses it."""
+        try:
+            run = await self._paperclip.run_json(run_id)
+        except Permanent as error:
+            self._skip_run(run_id, error)
+            return []
         return [] if run is None else [run]
 
-    async def _list(self, floor: float) -> list[Json]:
-        """Runs created since, and some more. Beyond the 1,000 that one list holds, each agent's own list is read."""
+    def _skip_run(self, run_id: str, error: Permanent) -> None:
+        fields = {"company": self._company, "run": run_id, "error": str(error)}
+        self._hook(Notice("skipping a run that cannot be read", fields))
+
+    async def _list(self, floor: float, known: float) -> list[Json]:
+        """Runs created after `floor`, and some more. Beyond the 1,000 of one list, each agent's own list is read.
+
+        Args:
+            known: all runs created until then have been read.
+        """
         rows: list[Json] = []
         for limit in (PAGE, LONGEST_LIST):
             rows = await self._paperclip.runs(self._company, limit)
-            if len(rows) < limit or parse_timestamp(rows[-1]["createdAt"]) < floor:
+            if len(rows) < limit or parse_timestamp(rows[-1]["createdAt"]) <= floor:
                 return rows
         for agent in await self._paperclip.agents(self._company):
             agents_rows = await self._paperclip.runs(self._company, LONGEST_LIST, agent)
-            if len(agents_rows) == LONGEST_LIST and parse_timestamp(agents_rows[-1]["createdAt"]) >= floor:
-                fields = {"company": self._company, "agent": agent}
-                self._hook(Notice("an agent has more new runs than Paperclip lists: some are not published", fields))
+            oldest = agents_rows[-1]["createdAt"] if len(agents_rows) == LONGEST_LIST else None
+            if oldest is not None and parse_timestamp(oldest) > known:
+                fields = {"company": self._company, "agent": agent, "from": format_timestamp(known), "to": oldest}
+                self._hook(Notice("runs are lost: Paperclip lists only an agent's last 1,000", fields))
             rows += agents_rows
         return rows
 
@@ -98,7 +115,11 @@ class RunPoller:
         """The envelopes of a run's transitions that are not known to be published."""
         envelopes = self._unpublished(events_from_run(run))
         if envelopes and run["status"] == "cancelled" and run["startedAt"] is not None:
-            ended_before = await self._paperclip.run_end_statuses(run["id"])
+            try:
+                ended_before = await self._paperclip.run_end_statuses(run["id"])
+            except Permanent as error:
+                self._skip_run(run["id"], error)
+                return []
             envelopes = self._unpublished(events_from_run(run, ended_before))
         return envelopes
 

@@ -11,6 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 import aiohttp
 
 from consumer.relay.event_builder import ACTIONS, TERMINAL
+from schemas.paperclip import is_uuid
 
 HEARTBEAT = 20.0
 FIRST_RETRY, LONGEST_RETRY, REFUSED_RETRY = 1.0, 30.0, 600.0
@@ -100,7 +101,7 @@ class WebSocketListener:
             if kind == "activity.logged" and payload["action"] in ACTIONS:
                 self._comments.set()
             elif kind == "heartbeat.run.status":
-                self._runs.set(runs=[payload["runId"]])
+                self._runs.set(runs=[run for run in [payload["runId"]] if is_uuid(run)])
                 if payload["status"] in TERMINAL:  # its last answer can be a comment without activity
                     self._comments.set(full_sweep=True)
         except (ValueError, LookupError, TypeError):

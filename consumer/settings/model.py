@@ -1,23 +1,13 @@
-"""All settings, typed. They come from `PAPERCLIP_MEMORY_*` variables, and from files of those names in a directory.
+"""All settings with their types, defaults and meanings. `consumer.settings.validation` loads and checks them."""
 
-A variable wins over a file; a blank one counts as unset. The names are the plugin's, in snake_case (`PLUGIN_NAMES`).
-`consumer.settings.reference` shows them to people.
-"""
+from typing import Annotated, Any
 
-import os
-import re
-from difflib import get_close_matches
-from pathlib import Path
-from typing import Annotated, Any, Self
-
-from pydantic import Field, FilePath, SecretStr, ValidationError, field_validator, model_validator
-from pydantic_core import ErrorDetails
+from pydantic import Field, FilePath, SecretStr, field_validator, model_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
-from pydantic_settings import SettingsError as UnreadableSource
 
-from consumer.errors import SettingsError
 from consumer.memory.policy import BankPart, MemoryPolicy, RecallBudget, UserSource
 from consumer.settings.types import (
+    PREFIX,
     ApiKey,
     Backend,
     Bank,
@@ -40,10 +30,8 @@ from consumer.settings.types import (
     Upper,
     Url,
 )
-from consumer.settings.validation import PREFIX, label, together
 from schemas.paperclip import Uuid
 
-SECRETS_DIR = f"{PREFIX}SECRETS_DIR"
 PLUGIN_NAMES = {
     "hindsight_api_url": "hindsightApiUrl",
     "hindsight_api_key": "hindsightApiKeyRef",
@@ -54,19 +42,11 @@ PLUGIN_NAMES = {
     "auto_retain": "autoRetain",
     "enabled_agent_ids": "enabledAgentIds",
 }
-"""Our fields that the plugin `@vectorize-io/hindsight-paperclip` has too, with its names."""
-
-
-class _Together(ValueError):
-    """Settings that are fine alone and wrong together; one line each."""
-
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
+"""Settings that the plugin `@vectorize-io/hindsight-paperclip` has too, with its names."""
 
 
 class Settings(BaseSettings):
-    """Every setting, checked. Make one with `load_settings`; times are seconds."""
+    """Every setting. Times are in seconds. `load_settings` also checks that they fit together."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -82,20 +62,20 @@ class Settings(BaseSettings):
     hindsight_api_key: ApiKey | None = None
     """Key of Hindsight's API; unset for a Hindsight without keys."""
     dynamic_bank_id: bool | None = None
-    """true: one bank for each of `bank_granularity`, whatever `bank_id` says. false: the one bank `bank_id`."""
+    """true: build bank ids from `bank_granularity`, even if `bank_id` is set. false: use `bank_id` for all memories."""
     bank_id: Bank | None = None
-    """The one bank of all agents; used unless `dynamic_bank_id` is true."""
+    """One bank for all agents; used unless `dynamic_bank_id` is true."""
     bank_granularity: Annotated[tuple[BankPart, ...], NoDecode, Decoded] = (BankPart.COMPANY, BankPart.AGENT)
     """Parts of a bank id, in this order: `company`, `agent`, `user`."""
     user_sources: Annotated[tuple[UserSource, ...], NoDecode, Decoded, Field(min_length=1)] = (
         UserSource.CREATOR_EMAIL,
         UserSource.ORIGIN_ID,
     )
-    """Where an issue's user may come from: `creatorEmail`, `originId`, `createdByUserId`."""
+    """Fields that can name an issue's user: `creatorEmail`, `originId`, `createdByUserId`."""
     user_required: bool = False
-    """Skip what has no known user; false leaves the user part out of the bank id, as the plugin does."""
+    """Skip events without a known user; false omits the user part of the bank id, as the plugin does."""
     recall_budget: Annotated[RecallBudget, Lower] = RecallBudget.MID
-    """How thoroughly a recall searches: `low` is fastest, `high` finds most."""
+    """How thoroughly a recall searches: `low` is the fastest, `high` finds the most."""
     auto_retain: bool = True
     """Whether comments are retained."""
     retain_system_comments: bool = False
@@ -104,7 +84,7 @@ class Settings(BaseSettings):
     """UUIDs of the agents that have memory; unset or empty: all."""
 
     kafka_bootstrap_servers: Servers = "localhost:9092"
-    """Brokers to start from: host:port, with commas between."""
+    """Bootstrap brokers, `host:port` separated by commas."""
     kafka_security_protocol: Annotated[SecurityProtocol, Upper] = SecurityProtocol.PLAINTEXT
     """`PLAINTEXT`, `SSL`, `SASL_PLAINTEXT` or `SASL_SSL`."""
     kafka_sasl_mechanism: Annotated[SaslMechanism, Upper] | None = None
@@ -114,27 +94,27 @@ class Settings(BaseSettings):
     kafka_sasl_password: SecretStr | None = None
     """Password for PLAIN and SCRAM."""
     kafka_oauth_token_url: Endpoint | None = None
-    """OAUTHBEARER: where tokens come from (client credentials grant)."""
+    """OAUTHBEARER: token endpoint (client credentials grant)."""
     kafka_oauth_client_id: str | None = None
     """OAUTHBEARER: client id."""
     kafka_oauth_client_secret: SecretStr | None = None
     """OAUTHBEARER: client secret."""
     kafka_oauth_scope: str | None = None
-    """OAUTHBEARER: scope to ask for, if any."""
+    """OAUTHBEARER: scope to request, if any."""
     kafka_ssl_cafile: FilePath | None = None
-    """PEM file of the CAs that brokers' certificates must come from; unset: the system's."""
+    """PEM file of trusted CAs; unset: the system's."""
     kafka_ssl_certfile: FilePath | None = None
     """PEM file of our client certificate."""
     kafka_ssl_keyfile: FilePath | None = None
-    """PEM file of its key; unset: it stands in the certificate's file."""
+    """PEM file of the certificate's key; unset: the certificate's file holds it."""
     kafka_ssl_password: SecretStr | None = None
     """Password of that key."""
     kafka_client_id: Text = "paperclip-memory"
-    """How we call ourselves in brokers' logs and quotas."""
+    """Client id in brokers' logs and quotas."""
     kafka_rack: Text | None = None
-    """Our rack or zone (`client.rack`), to read from a replica nearby."""
+    """Rack or zone (`client.rack`), to read from a nearby replica."""
     kafka_enable_idempotence: bool = True
-    """Idempotent producers; false only for brokers that have none, like the demo's."""
+    """Idempotent producers; false only for brokers without them, such as the demo's."""
 
     topic_agent_runs: Name = "paperclip.agent.runs"
     """Topic of `agent.run.*` events."""
@@ -145,7 +125,7 @@ class Settings(BaseSettings):
     topic_dead_letters: Name = "paperclip.memory.dead-letters"
     """Topic of records that cannot be handled."""
     topic_relay_checkpoints: Name = "paperclip.memory.relay-checkpoints"
-    """Compacted topic of the relay's progress."""
+    """Compacted topic of the relay's checkpoints."""
     topic_partitions: Annotated[int, Field(ge=1, le=10_000)] = 8
     """Partitions of each topic that `topics` creates."""
     topic_replication_factor: Annotated[int, Field(ge=1, le=100)] | None = None
@@ -156,7 +136,7 @@ class Settings(BaseSettings):
     """Consumer group of the retain lane."""
 
     paperclip_api_url: Url | None = None
-    """Base URL of Paperclip's API; unset: events must carry all that is needed."""
+    """Base URL of Paperclip's API; unset: events must carry the objects that handlers need."""
     paperclip_api_key: ApiKey | None = None
     """Key of Paperclip's API; unset for a `local_trusted` server."""
     http_backend: Backend = HttpBackend.HTTPX
@@ -164,76 +144,76 @@ class Settings(BaseSettings):
     http_timeout: Seconds = 15.0
     """Seconds for a whole request to Hindsight or Paperclip."""
     health_timeout: Seconds = 5.0
-    """Seconds for one probe of a service's health."""
+    """Seconds for one health probe of a service."""
 
     recall_in_flight: InFlight = 32
-    """Records that a worker's recall lane handles at once."""
+    """Maximum records in flight in a worker's recall lane."""
     retain_in_flight: InFlight = 16
-    """Records that a worker's retain lane handles at once."""
+    """Maximum records in flight in a worker's retain lane."""
     recall_deadline: Seconds = 60.0
-    """Seconds after which a run's start is too old to recall for."""
+    """Age in seconds at which a run's start is skipped instead of recalled for."""
     forget_deadline: Seconds = 86_400.0
-    """Seconds that a deletion may wait for Hindsight, before it is a dead letter."""
+    """Seconds that a deletion waits for Hindsight before it becomes a dead letter."""
     max_attempts: Annotated[int, Field(ge=1, le=1000)] = 10
-    """Failures of one record before it is a dead letter."""
+    """Failures of a record before it becomes a dead letter."""
     retry_first_delay: Seconds = 1.0
-    """Longest wait in seconds before the first retry; doubles with each."""
+    """Maximum seconds before the first retry; doubles with each further one."""
     retry_max_delay: Seconds = 300.0
-    """Longest wait in seconds before any retry."""
+    """Maximum seconds before any retry."""
     drain_timeout: Seconds = 3.0
     """Seconds that a rebalance waits for records in flight."""
     shutdown_timeout: Seconds = 25.0
-    """Seconds from SIGTERM to the end; keep it under the supervisor's limit."""
+    """Seconds from SIGTERM to the forced end; keep it below the supervisor's limit."""
 
     tools_host: Text = "127.0.0.1"
-    """Where the tools listen for agents and for Paperclip; `0.0.0.0` in containers."""
+    """Address on which the tools listen; `0.0.0.0` in containers."""
     tools_port: Port = 8765
-    """Port of the tools: MCP at `/mcp`, REST at `/v1`; 0: any free one (the log says which)."""
+    """Port of the tools: MCP at `/mcp`, REST at `/v1`; 0: any free port, which the log names."""
     tools_url: Url | None = None
-    """Base URL under which Paperclip reaches the tools, for `connect`; unset: made of tools_host and tools_port."""
+    """Base URL under which Paperclip reaches the tools, for `connect`; unset: built from tools_host and tools_port."""
     tools_allowed_hosts: Annotated[tuple[str, ...], NoDecode, Decoded] = ("localhost", "127.0.0.1", "[::1]")
-    """Host names, each with or without a port, under which the tools may be called; `*` allows any."""
+    """Host names, each with or without a port, that calls to the tools may use; `*` allows any."""
     tools_shared_secret: SharedSecret | None = None
     """Secret of Paperclip's tool connection, at least 16 characters; unset: agents call with their own keys only."""
     tools_identity_ttl: Seconds = 30.0
-    """Seconds for which Paperclip's word on an agent's key is kept; a revoked key works that much longer."""
+    """Seconds that Paperclip's answer about an agent's key is cached; a revoked key works that much longer."""
     tools_in_flight: InFlight = 32
-    """Requests that the tools have open at once to each of Hindsight and Paperclip."""
+    """Maximum requests in flight from the tools to each of Hindsight and Paperclip."""
     tools_runs_held: Annotated[int, Field(ge=1, le=1_000_000)] = 20_000
-    """Runs whose recalled memories the tools keep at hand; a run beyond is recalled live."""
+    """Runs whose recalled memories the tools cache; for others they recall live."""
     tools_metrics_port: Port = 9465
-    """Port of the tools' `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free one (the log says which)."""
+    """Port of the tools' `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free port, which the log names."""
 
     relay_companies: Annotated[tuple[Uuid, ...], NoDecode, Decoded] | None = None
-    """UUIDs of the companies that the relay follows; unset or empty: all that the key can see."""
+    """UUIDs of the companies that the relay follows; unset or empty: all that the key can read."""
     relay_start: Start = "now"
-    """Where the relay begins when it is first started: `now`, `beginning`, or a time; later it goes on where it was."""
+    """Where the relay first starts: `now`, `beginning`, or a time; later it continues from its checkpoint."""
     relay_poll_interval: Seconds = 1.2
-    """Seconds between two looks at a company while Paperclip's WebSocket does not say when to look."""
+    """Seconds between polls of a company when Paperclip's WebSocket triggers none."""
     relay_sweep_interval: Seconds = 10.0
-    """Seconds between two looks for comments that Paperclip announces nowhere."""
+    """Seconds between sweeps for comments that Paperclip does not announce."""
     relay_websocket: bool = True
-    """Whether Paperclip's WebSocket is used, to look at once; without it looks are less prompt, and nothing is lost."""
+    """Poll at once when Paperclip's WebSocket signals a change; without it events arrive later, and none is lost."""
     relay_enrich: bool = True
-    """Put the comment, its issue and the run into fresh events; false leaves the fetching to workers."""
+    """Embed the comment, its issue and the run in fresh events; false leaves it to workers to fetch them."""
     relay_in_flight: InFlight = 8
-    """Requests that the relay has open at once to Paperclip."""
+    """Maximum requests in flight from the relay to Paperclip."""
     relay_metrics_port: Port = 9466
-    """Port of the relay's `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free one (the log says which)."""
+    """Port of the relay's `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free port, which the log names."""
 
     exporter_interval: Seconds = 15.0
-    """Seconds between two looks of the exporter at Kafka, and at Hindsight."""
+    """Seconds between polls of Kafka and of Hindsight by the exporter."""
     exporter_max_age: Seconds = 180.0
-    """Seconds for which the exporter shows what it saw last; then nothing, rather than what may be true no longer."""
+    """Seconds that the exporter serves its last snapshot; after that it serves no values instead of outdated ones."""
     exporter_banks: Annotated[int, Field(ge=1, le=10_000)] = 50
-    """Banks, the last written to first, that the exporter looks into while Hindsight's queue is not empty."""
+    """Banks that the exporter inspects while Hindsight's queue is not empty, the most recently written first."""
     exporter_port: Port = 9467
-    """The exporter's port of `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free one (the log says which)."""
+    """Port of the exporter's `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free port, which the log names."""
 
     worker_host: Text = "127.0.0.1"
-    """Where every process serves `/metrics`, `/livez`, `/readyz`; `0.0.0.0` in containers."""
+    """Address on which every process serves `/metrics`, `/livez`, `/readyz`; `0.0.0.0` in containers."""
     worker_port: Port = 9464
-    """The worker's port of these; 0: any free one (the log says which)."""
+    """Port of the worker's `/metrics`, `/livez`, `/readyz`, on worker_host; 0: any free port, which the log names."""
     log_format: Annotated[LogFormat, Lower] = LogFormat.JSON
     """`json`, or `console` for people."""
     log_level: Annotated[LogLevel, Lower] = LogLevel.INFO
@@ -251,13 +231,6 @@ class Settings(BaseSettings):
             raise ValueError("must name at least one of company, agent, user, and each at most once")
         return parts
 
-    @model_validator(mode="after")
-    def _together(self) -> Self:
-        problems = together(self)
-        if problems:
-            raise _Together(problems)
-        return self
-
     def memory_policy(self) -> MemoryPolicy:
         """Return the memory policy of these settings. `bank_id` counts unless `dynamic_bank_id` is true."""
         return MemoryPolicy(
@@ -271,59 +244,3 @@ class Settings(BaseSettings):
             recall_budget=self.recall_budget,
             recall_deadline=self.recall_deadline,
         )
-
-
-def is_secret(field: str) -> bool:
-    """Whether a field's value must never be shown."""
-    return "SecretStr" in str(Settings.model_fields[field].annotation)
-
-
-def load_settings(**overrides: Any) -> Settings:
-    """Read and check all settings; `overrides` win over variables and files.
-
-    Raises:
-        SettingsError: one line for each problem: the field, its variable, the value (never a secret), what is allowed.
-    """
-    directory = os.environ.get(SECRETS_DIR, "").strip() or None
-    if directory is not None and not Path(directory).is_dir():
-        raise SettingsError([f"{SECRETS_DIR} = {directory!r}: must be a directory that can be read"])
-    try:
-        return Settings(_secrets_dir=directory, **overrides)
-    except UnreadableSource as error:
-        raise SettingsError([f"{SECRETS_DIR} = {directory!r}: {error} ({error.__cause__})"]) from None
-    except ValidationError as error:
-        raise SettingsError([line for each in error.errors() for line in _explain(each)]) from None
-
-
-def nearest(word: str) -> str | None:
-    """The field that a misspelt word may mean; None if none is near."""
-    return next(iter(get_close_matches(word.lower(), list(Settings.model_fields), n=1, cutoff=0.7)), None)
-
-
-def _explain(error: ErrorDetails) -> list[str]:
-    cause = error.get("ctx", {}).get("error")
-    if isinstance(cause, _Together):
-        return cause.problems
-    field, kind = str(error["loc"][0]), error["type"]
-    if kind == "extra_forbidden":
-        near = nearest(field)
-        return [f"{field} is no setting" + (f" (did you mean {near}?)" if near else "")]
-    if kind == "missing":
-        return [f"{label(field)} is not set: {Settings.model_fields[field].description}"]
-    shown = "" if is_secret(field) else f" = {_shown(error['input'])}"
-    return [
-        f"{label(field)}{shown}: {cause or _ALLOWED.get(kind) or error['msg'].replace('Input should be', 'must be')}"
-    ]
-
-
-_ALLOWED = {
-    "bool_parsing": "must be true or false",
-    "string_pattern_mismatch": "must be a UUID",
-    "path_not_file": "must be a file that can be read",
-}
-
-
-def _shown(value: object) -> str:
-    """A value that can stand in a log line: short, and without the password that a URL may hold."""
-    text = re.sub(r"//[^/@]*@", "//…@", repr(value))
-    return text if len(text) <= 100 else f"{text[:99]}…"

@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from consumer.settings.model import PLUGIN_NAMES, load_settings
-from consumer.settings.validation import variable
+from consumer.settings.model import PLUGIN_NAMES
+from consumer.settings.types import variable
+from consumer.settings.validation import load_settings
 
 PACKAGE = "@vectorize-io/hindsight-paperclip"
 SECRET = PLUGIN_NAMES["hindsight_api_key"]

@@ -1,4 +1,4 @@
-"""Settings, shown to people: the table of the docs, the text of `--help`, warnings about names that mean nothing."""
+"""The settings reference: the table in the docs, the text of `paperclip-memory settings`, and unknown variables."""
 
 import os
 from enum import StrEnum
@@ -6,10 +6,11 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
-from consumer.settings.model import PLUGIN_NAMES, SECRETS_DIR, Settings, nearest
-from consumer.settings.validation import PREFIX, variable
+from consumer.settings.model import PLUGIN_NAMES, Settings
+from consumer.settings.types import PREFIX, variable
+from consumer.settings.validation import SECRETS_DIR, nearest
 
-_SECRETS_DIR_MEANING = "Directory of files named like these variables, in lower or upper case; each holds one value."
+_SECRETS_DIR_MEANING = "Directory of files named like these variables, in lower or upper case, each with one value."
 
 
 def settings_table() -> str:
@@ -41,21 +42,21 @@ def settings_help() -> str:
 
 
 def unknown_variables() -> list[str]:
-    """One warning for each `PAPERCLIP_MEMORY_*` variable, and each such file, that is no setting.
+    """One warning for each `PAPERCLIP_MEMORY_*` variable, and each such file, that is not a setting.
 
-    A file that has a setting's name without the prefix is one of them: it is not read.
+    A file with a setting's name but without the prefix counts too: it is not read.
     """
-    known = {variable(name) for name in Settings.model_fields}
+    names = {variable(name) for name in Settings.model_fields}
     lines = [
-        f"{name} is no setting{_hint(name)}"
+        f"unknown setting {name}{_hint(name)}"
         for name in sorted(os.environ)
-        if name.upper().startswith(PREFIX) and name.upper() not in known | {SECRETS_DIR}
+        if name.upper().startswith(PREFIX) and name.upper() not in names | {SECRETS_DIR}
     ]
     directory = os.environ.get(SECRETS_DIR, "").strip()
     for name in sorted(path.name for path in Path(directory).iterdir()) if directory else ():
-        unprefixed = variable(name) in known
-        if unprefixed or (name.upper().startswith(PREFIX) and name.upper() not in known):
-            lines.append(f"file {name} in {SECRETS_DIR} is no setting{_hint(name)}")
+        unprefixed = variable(name) in names
+        if unprefixed or (name.upper().startswith(PREFIX) and name.upper() not in names):
+            lines.append(f"unknown setting: file {name} in {SECRETS_DIR}{_hint(name)}")
     return lines
 
 

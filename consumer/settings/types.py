@@ -1,4 +1,4 @@
-"""The kinds of value that settings have, each with what it allows. A refusal reads on from name and value."""
+"""The types of settings. An error message continues the sentence that a setting's name and value begin."""
 
 import importlib.util
 import json
@@ -12,9 +12,21 @@ from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, StringCo
 
 from consumer.http.transport import base_url
 
+PREFIX = "PAPERCLIP_MEMORY_"
+
+
+def variable(field: str) -> str:
+    """The name of a field's environment variable, and of its file in the secrets directory."""
+    return PREFIX + field.upper()
+
+
+def label(field: str) -> str:
+    """A field and its variable, as messages name it."""
+    return f"{field} ({variable(field)})"
+
 
 class SecurityProtocol(StrEnum):
-    """How brokers are reached."""
+    """How clients connect to brokers."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -31,7 +43,7 @@ class SecurityProtocol(StrEnum):
 
 
 class SaslMechanism(StrEnum):
-    """How we prove to brokers who we are."""
+    """How clients authenticate to brokers."""
 
     PLAIN = "PLAIN"
     SCRAM_SHA_256 = "SCRAM-SHA-256"
@@ -40,21 +52,21 @@ class SaslMechanism(StrEnum):
 
 
 class HttpBackend(StrEnum):
-    """Which library sends HTTP requests."""
+    """The library that sends HTTP requests."""
 
     HTTPX = "httpx"
     PYREQWEST = "pyreqwest"
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
+    """The format of log lines."""
 
     JSON = "json"
     CONSOLE = "console"
 
 
 class LogLevel(StrEnum):
-    """The least severe log lines that are written."""
+    """The minimum level of log lines."""
 
     DEBUG = "debug"
     INFO = "info"
@@ -65,20 +77,20 @@ class LogLevel(StrEnum):
 def _url(value: str) -> str:
     try:
         url = base_url(value)
-        _ = urlsplit(url).port  # raises on a port that is none
+        _ = urlsplit(url).port  # raises on an invalid port
     except ValueError:
         raise ValueError("must be an absolute http:// or https:// URL, without user name and password") from None
     return url
 
 
 def _endpoint(value: str) -> str:
-    """Checked like a base URL, and kept to the letter."""
+    """Validated like a base URL, but kept unchanged."""
     _url(value)
     return value
 
 
 def _bank(value: str) -> str:
-    """Hindsight's limits on bank ids; a `/` cannot be addressed, not even percent-encoded."""
+    """Hindsight's limits on bank ids; it cannot address a `/`, not even percent-encoded."""
     fits = value.isprintable() and len(value.encode("utf-8", "surrogatepass")) <= 192
     if not fits or value.startswith("_") or "/" in value:
         raise ValueError("must be at most 192 bytes, without control characters, '/' or a leading '_'")
@@ -86,7 +98,7 @@ def _bank(value: str) -> str:
 
 
 def _name(value: str) -> str:
-    """Kafka's limits on topic names; group names keep to them too."""
+    """Kafka's limits on topic names, applied to group names too."""
     if not re.fullmatch(r"[A-Za-z0-9._-]{1,249}", value) or value in (".", ".."):
         raise ValueError("must be 1 to 249 letters of A-Z a-z 0-9 . _ -")
     return value
@@ -96,12 +108,12 @@ def _servers(value: str) -> str:
     servers = [server.strip() for server in value.split(",")]
     for server in servers:
         if not re.fullmatch(r"(\[[0-9a-fA-F:.%]+\]|[^\s/:@]+)(:[0-9]{1,5})?", server):
-            raise ValueError("must be host:port, or several of them with commas between, without a scheme")
+            raise ValueError("must be host:port, or several separated by commas, without a scheme")
     return ",".join(servers)
 
 
 def _items(value: object) -> object:
-    """A list as JSON or with commas between, as variables hold it."""
+    """A list in a variable: JSON, or words separated by commas."""
     if not isinstance(value, str):
         return value
     if not value.lstrip().startswith("["):
@@ -109,7 +121,7 @@ def _items(value: object) -> object:
     try:
         return json.loads(value)
     except (ValueError, RecursionError):
-        raise ValueError("must be a JSON list, or words with commas between") from None
+        raise ValueError("must be a JSON list, or words separated by commas") from None
 
 
 def _lower(value: object) -> object:
@@ -121,14 +133,14 @@ def _upper(value: object) -> object:
 
 
 def _shared_secret(value: SecretStr) -> SecretStr:
-    """It travels as a Bearer, and whoever guesses it speaks for every agent."""
+    """It is sent as a Bearer token, and whoever guesses it can act as any agent."""
     if not re.fullmatch(r"[\x21-\x7e]{16,1024}", value.get_secret_value()):
         raise ValueError("must be 16 to 1024 visible ASCII characters, without blanks")
     return value
 
 
 def _api_key(value: SecretStr) -> SecretStr:
-    """A key that came from a file often has a line break at its end; no header can carry one."""
+    """A key from a file often ends with a line break, which a header cannot carry."""
     key = value.get_secret_value().strip()
     if not re.fullmatch(r"[\x20-\x7e]+", key):
         raise ValueError("must be printable ASCII characters: an HTTP header cannot carry others")

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from consumer.errors import SettingsError
-from consumer.settings.validation import label
+from consumer.settings.types import label
 from consumer.tools.dispatcher import CallContext, ToolDispatcher
 from consumer.tools.http_protocol import KEEP_ALIVE, LimitedHttpProtocol
 from consumer.tools.mcp_server import mcp_app

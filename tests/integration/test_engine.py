@@ -13,7 +13,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, TopicPartition
 
 from consumer.settings.model import Settings
-from consumer.settings.validation import variable
+from consumer.settings.types import variable
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Rebalanced, RebalanceKind
 from demo.ours import command, environment
 from tests.chaos.events import Version, seeded_rng, versions

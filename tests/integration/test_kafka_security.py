@@ -24,7 +24,7 @@ from consumer.kafka.options import lane_consumer, producer
 from consumer.kafka.producer import Publisher
 from consumer.kafka.topics import TopicState, ensure_topics, survey_topics
 from consumer.settings.model import Settings
-from consumer.settings.validation import variable
+from consumer.settings.types import variable
 from demo.ours import command, environment
 from tests.support import kafka_jvm
 from tests.support.kafka_jvm import JvmKafka, Listener

@@ -12,7 +12,8 @@ from consumer.kafka.producer import Publisher
 from consumer.relay.checkpoints import Checkpoint, Checkpoints, CommentPosition, RunPosition
 from consumer.relay.event_builder import OutgoingEvent, event_id
 from consumer.relay.publisher import EventPublisher
-from consumer.settings.model import Settings, load_settings
+from consumer.settings.model import Settings
+from consumer.settings.validation import load_settings
 from schemas.codec import decode
 from schemas.timestamps import parse_timestamp
 from tests.support.kafka import Broker

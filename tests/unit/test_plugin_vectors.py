@@ -19,7 +19,8 @@ from consumer.memory.attribution import resolve_user
 from consumer.memory.banks import derive_bank_id
 from consumer.memory.formatting import format_memories
 from consumer.memory.policy import MemoryPolicy
-from consumer.settings.model import Settings, load_settings
+from consumer.settings.model import Settings
+from consumer.settings.validation import load_settings
 from schemas.codec import parse
 from schemas.events import AgentRunStarted, IssueCommentCreated
 from schemas.paperclip import Issue

@@ -16,8 +16,9 @@ from consumer.http.transport import ConnectError, Request, Response, Transport
 from consumer.kafka.topics import TopicReport, TopicState
 from consumer.paperclip.client import PaperclipClient
 from consumer.paperclip.models import Identity, KeyKind
-from consumer.settings.model import Settings, load_settings
+from consumer.settings.model import Settings
 from consumer.settings.plugin_import import PACKAGE
+from consumer.settings.validation import load_settings
 
 HINDSIGHT_URL = "http://hindsight.example.org:8888"
 PAPERCLIP_URL = "http://paperclip.example.org:3100"

@@ -10,8 +10,9 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 
 from consumer.cli import app
-from consumer.settings.model import SECRETS_DIR, Settings, is_secret
-from consumer.settings.validation import PREFIX, variable
+from consumer.settings.model import Settings
+from consumer.settings.types import PREFIX, variable
+from consumer.settings.validation import SECRETS_DIR, is_secret
 from tests.unit.deploy.promql import ROOT
 
 COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())

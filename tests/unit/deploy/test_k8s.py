@@ -12,8 +12,9 @@ import yaml  # type: ignore[import-untyped]
 
 from consumer.cli import app
 from consumer.commands.worker import LANES
-from consumer.settings.model import SECRETS_DIR, Settings, is_secret
-from consumer.settings.validation import PREFIX, variable
+from consumer.settings.model import Settings
+from consumer.settings.types import PREFIX, variable
+from consumer.settings.validation import SECRETS_DIR, is_secret
 from tests.unit.deploy.promql import ROOT, rules
 
 K8S = ROOT / "deploy" / "k8s"

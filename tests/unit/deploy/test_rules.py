@@ -9,7 +9,7 @@ import yaml  # type: ignore[import-untyped]
 
 from consumer.cli import app
 from consumer.settings.model import Settings
-from consumer.settings.validation import variable
+from consumer.settings.types import variable
 from tests.support.prometheus import promtool
 from tests.unit.deploy.promql import PROMETHEUS, ROOT, alerts, rules, selected, series
 

@@ -1,6 +1,7 @@
 """Polling comments: what is published, how far is read, and what is left to the audit feed."""
 
 import asyncio
+from collections.abc import Iterable
 
 import pytest
 
@@ -9,7 +10,7 @@ from consumer.paperclip.models import Json
 from consumer.relay import comment_poller as module
 from consumer.relay.checkpoints import CommentPosition
 from consumer.relay.concurrency import CONCURRENT_ITEMS
-from consumer.relay.event_builder import CANCELLED, CREATED, DELETED
+from consumer.relay.event_builder import CANCELLED, CREATED, DELETED, OutgoingEvent
 from tests.support.fake_feed import FORBIDDEN, NOON
 from tests.unit.relay.harness import RelayHarness
 
@@ -126,10 +127,10 @@ async def test_poll_without_full_sweep_reads_only_the_audit_feed(relay: RelayHar
     assert len(relay.publisher.events) == 1
 
 
-async def test_more_rows_than_one_poll_takes_are_published_oldest_first(
+async def test_more_events_than_one_poll_publishes_are_published_oldest_first(
     relay: RelayHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MAX_ROWS", 10)
+    monkeypatch.setattr(module, "MAX_EVENTS", 10)
     ada = relay.feed.agent_ids[0]
     issue = relay.feed.add_issue(agent=ada)
     comments = []
@@ -139,6 +140,29 @@ async def test_more_rows_than_one_poll_takes_are_published_oldest_first(
     results = [await relay.poll_comments() for _ in range(3)]
     assert [result.more for result in results] == [True, True, False]
     assert [key for _, key in relay.publisher.published] == comments
+
+
+async def test_more_events_of_one_moment_than_one_poll_publishes_are_published_once(
+    relay: RelayHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A transaction of thousands of rows: no poll gets beyond its time, and the publisher forgets what it published."""
+    monkeypatch.setattr(module, "MAX_EVENTS", 10)
+    published: list[str] = []
+
+    async def publish(events: Iterable[OutgoingEvent]) -> int:
+        new = [event.key for event in events]
+        published.extend(new)
+        return len(new)
+
+    monkeypatch.setattr(relay.publisher, "publish", publish)
+    issue = relay.feed.add_issue(agent=relay.feed.agent_ids[0])
+    comments = []
+    for _ in range(25):
+        comments.append(relay.feed.add_comment(issue, agent=relay.feed.agent_ids[0]))
+        relay.feed.advance(-0.125)
+    results = [await relay.poll_comments(full_sweep=False) for _ in range(4)]
+    assert [result.more for result in results] == [True, True, False, False]
+    assert sorted(published) == sorted(comments)
 
 
 async def test_comment_of_a_hidden_issue_is_found_in_the_issue(relay: RelayHarness) -> None:

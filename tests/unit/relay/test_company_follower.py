@@ -47,6 +47,20 @@ async def test_full_sweep_that_left_comments_unsettled_is_repeated_by_the_next_p
     assert pollers.comments.sweeps[:5] == [True, True, True, False, False]
 
 
+@pytest.mark.usefixtures("no_back_off")
+async def test_answer_in_another_shape_is_a_failure_and_not_the_end(pollers: Pollers) -> None:
+    def answer(position: CommentPosition) -> PollResult[CommentPosition]:
+        if len(pollers.comments.sweeps) == 1:
+            raise AttributeError("'str' object has no attribute 'get'")
+        return PollResult(position)
+
+    pollers.comments.answer = answer
+    follower = pollers.relay.follower(pollers.comments, pollers.runs)
+    async with running(follower.run()) as task:
+        await eventually(lambda: RelayState.FOLLOWING in pollers.relay.states, task)
+    assert pollers.relay.states == [RelayState.FAILING, RelayState.FOLLOWING]
+
+
 async def test_checkpoint_holds_the_positions_of_both_sources(pollers: Pollers) -> None:
     later = CommentPosition(activity=NOON + 5, issues=NOON + 5)
     pollers.comments.answer = lambda _: PollResult(later)

@@ -5,7 +5,9 @@ import pytest
 from consumer.relay import run_poller as module
 from consumer.relay.checkpoints import RunPosition
 from consumer.relay.enrichment import FRESH
-from tests.support.fake_feed import NOON
+from consumer.relay.hooks import Notice
+from schemas.timestamps import format_timestamp
+from tests.support.fake_feed import FORBIDDEN, NOON
 from tests.unit.relay.harness import RelayHarness
 
 STARTED, FINISHED, FAILED, CANCELLED = (f"agent.run.{end}" for end in ("started", "finished", "failed", "cancelled"))
@@ -87,6 +89,58 @@ async def test_of_runs_begun_before_the_start_only_a_later_end_is_published() ->
     assert relay.publisher.published == [(FINISHED, running)]
 
 
+async def test_refused_run_is_a_notice_and_does_not_hold_up_other_runs(relay: RelayHarness, agent: str) -> None:
+    run = relay.feed.start_run(agent)
+    relay.feed.failures["run_json"].append(FORBIDDEN)
+    await relay.poll_runs("84f04695-b2f5-472e-9096-5cfbd079d332")
+    assert relay.publisher.published == [(STARTED, run)]
+    assert relay.notices == ["skipping a run that cannot be read"]
+
+
+async def test_cancelled_run_whose_log_is_refused_does_not_hold_up_other_runs(relay: RelayHarness, agent: str) -> None:
+    relay.feed.end_run(relay.feed.start_run(agent), "cancelled")
+    run = relay.feed.start_run(agent)
+    relay.feed.failures["run_end_statuses"].append(FORBIDDEN)
+    await relay.poll_runs()
+    assert relay.publisher.published == [(STARTED, run)]
+    assert relay.notices == ["skipping a run that cannot be read"]
+
+
+async def test_listed_run_whose_id_is_not_a_uuid_is_ignored(relay: RelayHarness, agent: str) -> None:
+    """It would not fit the checkpoint, and Paperclip could not be asked for it."""
+    run = relay.feed.start_run(agent)
+    relay.feed.runs_by_id["odd"] = relay.feed.runs_by_id[run] | {"id": "odd"}
+    await relay.poll_runs()
+    assert relay.publisher.published == [(STARTED, run)]
+    assert relay.run_position.open == (run,)
+
+
+async def test_poll_after_many_runs_reads_one_page_again_and_a_sweep_reads_all(relay: RelayHarness, agent: str) -> None:
+    """Nothing new has happened: only a full sweep looks for changes of all runs of the last ten minutes."""
+    runs = []
+    for _ in range(4 * module.PAGE):
+        relay.feed.advance(0.5)
+        runs.append(relay.feed.start_run(agent))
+    await relay.poll_runs()
+    assert [key for _, key in relay.publisher.published] == runs
+    relay.feed.calls.clear()
+    await relay.poll_runs(full_sweep=False)
+    assert relay.feed.calls == {"runs": 1}
+    relay.feed.end_run(runs[0])
+    await relay.poll_runs()
+    assert (FINISHED, runs[0]) in relay.publisher.published
+
+
+async def test_poll_reads_beyond_the_page_if_all_of_its_runs_are_new(relay: RelayHarness, agent: str) -> None:
+    await relay.poll_runs()
+    runs = []
+    for _ in range(2 * module.PAGE):
+        relay.feed.advance(0.5)
+        runs.append(relay.feed.start_run(agent))
+    await relay.poll_runs(full_sweep=False)
+    assert [key for _, key in relay.publisher.published] == runs
+
+
 class TestUnlistedRuns:
     """Open runs that have fallen out of the list."""
 
@@ -153,7 +207,11 @@ class TestUnlistedRuns:
             relay.feed.advance(1)
             relay.feed.start_run(relay.feed.agent_ids[0])
         await relay.poll_runs()
-        assert any("more new runs" in notice for notice in relay.notices)
+        (lost,) = (event for event in relay.reported if isinstance(event, Notice))
+        assert "runs are lost" in lost.message
+        assert (lost.fields["agent"], lost.fields["from"]) == (relay.feed.agent_ids[0], format_timestamp(NOON))
+        await relay.poll_runs()
+        assert len(relay.notices) == 1  # the sweep reads known runs again
 
 
 class TestEmbeddedObjects:

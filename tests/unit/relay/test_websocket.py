@@ -13,6 +13,8 @@ from demo import recording
 from tests.support.fake_feed import COMPANY
 from tests.unit.relay.harness import running
 
+RUN = "f287efe6-ea0c-4d1b-a555-2124ecfd6e38"
+
 
 class Listener:
     """A listener and its triggers."""
@@ -44,6 +46,15 @@ async def test_message_in_another_shape_is_ignored(text: str) -> None:
     assert [listener.comments.is_set, listener.runs.is_set] == [False, False]
 
 
+@pytest.mark.parametrize("run_id", [None, 7, "no-uuid"])
+async def test_status_of_a_run_without_a_uuid_triggers_a_poll_for_no_run_in_particular(run_id: object) -> None:
+    listener = Listener()
+    payload = {"runId": run_id, "status": "running"}
+    listener.websocket.handle(json.dumps({"type": "heartbeat.run.status", "payload": payload}))
+    assert listener.runs.is_set
+    assert listener.runs.take() == ((), False)
+
+
 async def test_closed_websocket_is_opened_again_and_sets_full_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("consumer.relay.websocket.FIRST_RETRY", 0.001)
     requests: list[str] = []
@@ -52,7 +63,7 @@ async def test_closed_websocket_is_opened_again_and_sets_full_sweeps(monkeypatch
         requests.append(f"{request.path} {request.headers['Authorization']}")
         socket = web.WebSocketResponse()
         await socket.prepare(request)
-        payload = {"runId": f"run-{len(requests)}", "status": "running"}
+        payload = {"runId": RUN, "status": "running"}
         await socket.send_json({"type": "heartbeat.run.status", "payload": payload})
         await socket.close()
         return socket
@@ -62,7 +73,7 @@ async def test_closed_websocket_is_opened_again_and_sets_full_sweeps(monkeypatch
         await listen_until(listener, lambda: len(requests) >= 2)
     assert requests[0] == f"/base/api/companies/{COMPANY}/events/ws Bearer key"
     assert listener.comments.take() == ((), True)
-    assert listener.runs.take()[0][:1] == ("run-1",)
+    assert listener.runs.take() == ((RUN,), True)
     assert not listener.websocket.connected
 
 

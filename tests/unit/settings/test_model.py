@@ -12,10 +12,10 @@ from pydantic import ValidationError
 
 from consumer.errors import SettingsError
 from consumer.memory.policy import BankPart, RecallBudget, UserSource
-from consumer.settings.model import PLUGIN_NAMES, SECRETS_DIR, Settings, is_secret, load_settings
+from consumer.settings.model import PLUGIN_NAMES, Settings
 from consumer.settings.reference import settings_help, settings_table, unknown_variables
-from consumer.settings.types import SaslMechanism, SecurityProtocol
-from consumer.settings.validation import PREFIX, variable
+from consumer.settings.types import PREFIX, SaslMechanism, SecurityProtocol, variable
+from consumer.settings.validation import SECRETS_DIR, is_secret, load_settings
 
 AGENT = "d5add4c6-9a97-4ddd-9a15-33dcc8c6607c"
 URL = "http://localhost:8888"
@@ -213,7 +213,7 @@ def test_password_in_a_url_is_refused_and_not_shown() -> None:
         ("bank_granularity", [], "= []: must name at least one of company, agent, user, and each at most once"),
         ("bank_granularity", "company,company", "each at most once"),
         ("bank_granularity", "team", "= 'team': must be 'company', 'agent' or 'user'"),
-        ("bank_granularity", "[company", "must be a JSON list, or words with commas between"),
+        ("bank_granularity", "[company", "must be a JSON list, or words separated by commas"),
         ("user_sources", [], "= []: "),
         ("auto_retain", "sometimes", "= 'sometimes': must be true or false"),
         ("enabled_agent_ids", ["ada"], "= 'ada': must be a UUID"),
@@ -247,7 +247,7 @@ def test_a_long_value_is_cut() -> None:
 
 
 def test_unknown_override() -> None:
-    assert problems(recall_budgett="low") == ["recall_budgett is no setting (did you mean recall_budget?)"]
+    assert problems(recall_budgett="low") == ["unknown setting recall_budgett (did you mean recall_budget?)"]
 
 
 @pytest.mark.parametrize("field", [name for name in Settings.model_fields if is_secret(name)])
@@ -345,8 +345,8 @@ def test_unknown_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("paperclip_memory_auto_retain", "true")
     monkeypatch.setenv("PAPERCLIP_MEMORY_QQ", "1")
     assert unknown_variables() == [
-        "PAPERCLIP_MEMORY_QQ is no setting",
-        "PAPERCLIP_MEMORY_RECALL_BUGDET is no setting (did you mean PAPERCLIP_MEMORY_RECALL_BUDGET?)",
+        "unknown setting PAPERCLIP_MEMORY_QQ",
+        "unknown setting PAPERCLIP_MEMORY_RECALL_BUGDET (did you mean PAPERCLIP_MEMORY_RECALL_BUDGET?)",
     ]
 
 
@@ -355,8 +355,8 @@ def test_unknown_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         (tmp_path / name).touch()
     monkeypatch.setenv(SECRETS_DIR, str(tmp_path))
     assert unknown_variables() == [
-        f"file hindsight_api_key in {SECRETS_DIR} is no setting (did you mean PAPERCLIP_MEMORY_HINDSIGHT_API_KEY?)",
-        f"file paperclip_memory_bank_idd in {SECRETS_DIR} is no setting (did you mean PAPERCLIP_MEMORY_BANK_ID?)",
+        f"unknown setting: file hindsight_api_key in {SECRETS_DIR} (did you mean PAPERCLIP_MEMORY_HINDSIGHT_API_KEY?)",
+        f"unknown setting: file paperclip_memory_bank_idd in {SECRETS_DIR} (did you mean PAPERCLIP_MEMORY_BANK_ID?)",
     ]
 
 

@@ -10,9 +10,10 @@ import pytest
 from consumer.commands.import_plugin import from_file
 from consumer.errors import SettingsError
 from consumer.memory.banks import derive_bank_id
-from consumer.settings.model import PLUGIN_NAMES, load_settings
+from consumer.settings.model import PLUGIN_NAMES
 from consumer.settings.plugin_import import Imported, differences, env_file, is_hindsight_plugin, translate
-from consumer.settings.validation import variable
+from consumer.settings.types import variable
+from consumer.settings.validation import load_settings
 
 URL = "http://localhost:8888"
 COMPANY, AGENT = "f7b2ffb0-dc3a-437e-9f75-94ccd64bb80d", "d5add4c6-9a97-4ddd-9a15-33dcc8c6607c"

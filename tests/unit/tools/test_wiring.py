@@ -8,7 +8,8 @@ import pytest
 from consumer.commands.connect import run_connect
 from consumer.commands.tools import check_settings, run_tools
 from consumer.errors import SettingsError
-from consumer.settings.model import Settings, load_settings
+from consumer.settings.model import Settings
+from consumer.settings.validation import load_settings
 from consumer.tools.server import listening
 from tests.support.tools_fixture import COMPANY, SECRET
 

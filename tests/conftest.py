@@ -47,6 +47,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     named = [name.strip() for name in os.environ.get(PAPERCLIP, "").split(",") if name.strip()]
     marked = metafunc.definition.get_closest_marker("every_paperclip")
     targets = [Target.parse(name) for name in named] or [*FULL, *(PARTIAL if marked else ())]
+    if metafunc.definition.get_closest_marker("authenticated"):
+        targets = [target for target in targets if target.mode is Mode.AUTHENTICATED]
     metafunc.parametrize("paperclip_target", targets, ids=str, indirect=True, scope="session")
 
 

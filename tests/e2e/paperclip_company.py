@@ -4,7 +4,7 @@ import json
 import shutil
 import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
@@ -133,7 +133,6 @@ MANIFEST = {
     "categories": ["automation"],
     "capabilities": ["events.subscribe"],
     "entrypoints": {"worker": "worker.js"},
-    "instanceConfigSchema": {"type": "object", "properties": {}, "additionalProperties": True},
 }
 TYPES = [
     "agent.run.started",
@@ -160,7 +159,13 @@ runWorker(plugin, import.meta.url);
 class ListenerPlugin:
     """A plugin in Paperclip that writes down what its event bus sends, under any package's name."""
 
-    def __init__(self, company: PaperclipCompany, packages: Packages, name: str = "paperclip-plugin-listener") -> None:
+    def __init__(
+        self,
+        company: PaperclipCompany,
+        packages: Packages,
+        name: str = "paperclip-plugin-listener",
+        settings: Mapping[str, Json] | None = None,
+    ) -> None:
         home = company.paperclip.home / name.rpartition("/")[2]
         home.mkdir()
         self._heard = home / "heard.jsonl"
@@ -174,7 +179,9 @@ class ListenerPlugin:
                 }
             )
         )
-        (home / "manifest.js").write_text(f"export default {json.dumps(MANIFEST | {'id': f'test.{home.name}'})};\n")
+        schema = {"type": "object", "properties": settings or {}, "additionalProperties": True}
+        manifest = MANIFEST | {"id": f"test.{home.name}", "instanceConfigSchema": schema}
+        (home / "manifest.js").write_text(f"export default {json.dumps(manifest)};\n")
         (home / "worker.js").write_text(WORKER % (json.dumps(TYPES), json.dumps(str(self._heard))))
         (home / "node_modules").symlink_to(packages.path / "node_modules")
         for path in (home, *home.iterdir()):

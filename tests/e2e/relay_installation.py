@@ -9,12 +9,14 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
+
 from consumer.embedded.hindsight import Hindsight
 from consumer.http.transport import quote_segment
 from demo.findings import Metrics
 from demo.ours import Service, command, environment
 from tests.e2e.installation import Installation, RecordedCompany, wait_until_true
-from tests.e2e.paperclip_company import PaperclipCompany
+from tests.e2e.paperclip_company import PaperclipCompany, eventually
 from tests.support.kafka import Broker
 
 Json = dict[str, Any]
@@ -90,3 +92,11 @@ def what(event: Json) -> tuple[str, str]:
     """An event's type, and the run or comment that it is about."""
     payload = event["payload"]
     return event["eventType"], payload["runId" if event["eventType"].startswith("agent.run.") else "commentId"]
+
+
+def retain(installation: Installation, bank: str, document: str, text: str, **metadata: str) -> None:
+    """Store a document as somebody else would."""
+    item = {"content": text, "document_id": document, "context": "paperclip", "metadata": metadata}
+    url = f"{installation.hindsight.url}/v1/default/banks/{quote_segment(bank)}/memories"
+    httpx.post(url, json={"items": [item], "async": True}, timeout=60).raise_for_status()
+    eventually("it is stored", lambda: installation.digested(bank))

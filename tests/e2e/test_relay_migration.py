@@ -7,8 +7,9 @@ import pytest
 
 from consumer.embedded.hindsight import Hindsight
 from consumer.settings.plugin_import import PACKAGE
-from tests.e2e.paperclip_company import ListenerPlugin, PaperclipCompany, paperclip_company
-from tests.e2e.relay_installation import RelayInstallation
+from tests.e2e.hindsight_plugin import HindsightPlugin
+from tests.e2e.paperclip_company import PaperclipCompany, eventually, paperclip_company
+from tests.e2e.relay_installation import RelayInstallation, retain
 from tests.support.kafka import Broker
 from tests.support.paperclip import Packages, Paperclip
 
@@ -21,38 +22,57 @@ def acme(paperclip: Paperclip) -> Iterator[PaperclipCompany]:
         yield opened
 
 
-def test_its_configuration_becomes_ours(
-    broker: Broker, hindsight: Hindsight, paperclip_packages: Packages, acme: PaperclipCompany, tmp_path: Path
+@pytest.fixture
+def plugin(paperclip_packages: Packages, acme: PaperclipCompany) -> Iterator[HindsightPlugin]:
+    installed = HindsightPlugin(acme, paperclip_packages)
+    yield installed
+    installed.remove()
+
+
+def test_the_settings_form_of_the_plugin_becomes_our_environment_file(
+    broker: Broker, hindsight: Hindsight, plugin: HindsightPlugin, acme: PaperclipCompany, tmp_path: Path
 ) -> None:
-    """A plugin of that package stands for it, as Paperclip keeps it."""
     installation = RelayInstallation(broker, hindsight, tmp_path, acme)
     agent = acme.agent("Ada")
-    plugin = ListenerPlugin(acme, paperclip_packages, PACKAGE)
-    path = f"/api/plugins/{plugin.plugin['id']}"
-    try:
-        config = {
-            "hindsightApiUrl": hindsight.url,
-            "bankGranularity": ["company", "agent"],
-            "recallBudget": "low",
-            "enabledAgentIds": [agent],
-        }
-        acme.post(f"{path}/config", companyId=acme.id, configJson=config)
-        output = tmp_path / "memory.env"
-        installation.command("import-plugin", "--company", acme.id, "--output", str(output))
-        written = dict(line.split("=", 1) for line in output.read_text().splitlines() if not line.startswith("#"))
-        assert written == {
-            "PAPERCLIP_MEMORY_HINDSIGHT_API_URL": hindsight.url,
-            "PAPERCLIP_MEMORY_BANK_GRANULARITY": "company,agent",
-            "PAPERCLIP_MEMORY_RECALL_BUDGET": "low",
-            "PAPERCLIP_MEMORY_ENABLED_AGENT_IDS": agent,
-            "PAPERCLIP_MEMORY_PAPERCLIP_API_URL": acme.paperclip.url,
-            "PAPERCLIP_MEMORY_RELAY_COMPANIES": acme.id,
-        }
-        assert f"! plugin: {PACKAGE} is enabled" in installation.command("check")
-        acme.post(f"{path}/disable")
-        assert "plugin:" not in installation.command("check")
-    finally:
-        plugin.remove(acme)
+    plugin.save(hindsightApiUrl=hindsight.url, recallBudget="low", enabledAgentIds=[agent])
+    output = tmp_path / "memory.env"
+    installation.command("import-plugin", "--company", acme.id, "--output", str(output))
+    written = dict(line.split("=", 1) for line in output.read_text().splitlines() if not line.startswith("#"))
+    assert written == {
+        "PAPERCLIP_MEMORY_HINDSIGHT_API_URL": hindsight.url,
+        "PAPERCLIP_MEMORY_DYNAMIC_BANK_ID": "true",
+        "PAPERCLIP_MEMORY_BANK_GRANULARITY": "company,agent",
+        "PAPERCLIP_MEMORY_RECALL_BUDGET": "low",
+        "PAPERCLIP_MEMORY_AUTO_RETAIN": "true",
+        "PAPERCLIP_MEMORY_ENABLED_AGENT_IDS": agent,
+        "PAPERCLIP_MEMORY_PAPERCLIP_API_URL": acme.paperclip.url,
+        "PAPERCLIP_MEMORY_RELAY_COMPANIES": acme.id,
+    }
+    assert f"! plugin: {PACKAGE} is enabled" in installation.command("check")
+    plugin.disable()
+    assert "plugin:" not in installation.command("check")
+
+
+def test_a_comment_that_the_plugin_stored_is_stored_once(
+    broker: Broker, hindsight: Hindsight, plugin: HindsightPlugin, acme: PaperclipCompany, tmp_path: Path
+) -> None:
+    """The plugin stores under the same bank and the comment's id, so ours is the same document."""
+    installation = RelayInstallation(broker, hindsight, tmp_path, acme)
+    plugin.save(hindsightApiUrl=hindsight.url)
+    ada = acme.agent("Ada")
+    acme.pause(ada)
+    bank, text = acme.bank(ada), "Stored before we came."
+    said = acme.say(acme.issue("Think", ada), text)
+    if plugin.is_real:
+        eventually("the plugin has stored it", lambda: said in installation.documents(bank))
+    else:
+        retain(installation, bank, said, text, agentId=ada, companyId=acme.id)
+    eventually("it is judged, and stored", lambda: installation.audit()[acme.id]["stored"] == 1, every=2.0)
+    with installation.relay(), installation.worker():
+        eventually("it is published", lambda: ("issue.comment.created", said) in installation.published())
+        installation.wait_digested([bank])
+    assert list(installation.documents(bank)) == [said]
+    assert installation.audit()[acme.id]["stored"] == 1
 
 
 def test_a_key_that_may_not_see_plugins_is_told_so(

@@ -14,7 +14,7 @@ from consumer.embedded import embedder
 from consumer.embedded.hindsight import Hindsight
 from consumer.http.transport import quote_segment
 from tests.e2e.paperclip_company import Json, PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import FULL_SIZE, RelayInstallation
+from tests.e2e.relay_installation import FULL_SIZE, RelayInstallation, retain
 from tests.support.kafka import Broker
 from tests.support.paperclip import Paperclip
 
@@ -57,14 +57,6 @@ def failing(hindsight: Hindsight) -> Iterator[None]:
         server.server_close()
         thread.join()
         hindsight._embedder.start()
-
-
-def retain(installation: RelayInstallation, bank: str, document: str, text: str, **metadata: str) -> None:
-    """Store a document as somebody else would."""
-    item = {"content": text, "document_id": document, "context": "paperclip", "metadata": metadata}
-    url = f"{installation.hindsight.url}/v1/default/banks/{quote_segment(bank)}/memories"
-    httpx.post(url, json={"items": [item], "async": True}, timeout=60).raise_for_status()
-    eventually("it is stored", lambda: installation.digested(bank))
 
 
 def forget(installation: RelayInstallation, bank: str, document: str) -> None:
@@ -154,20 +146,6 @@ def test_a_backfill_twice_stores_once(installation: RelayInstallation, acme: Pap
     report = installation.audit()[acme.id]
     assert report["comments"] - report["skipped"].get("system_comment", 0) == PAST
     assert (report["stored"], report["elsewhere"]) == (PAST, 0)
-
-
-def test_a_comment_that_the_plugin_stored_is_held_once(installation: RelayInstallation, acme: PaperclipCompany) -> None:
-    """The plugin's own call: the same bank, the comment's id as the document's, its own metadata."""
-    ada = acme.agent("Ada")
-    acme.pause(ada)
-    said = acme.say(acme.issue("Think", ada), "Stored before we came.")
-    retain(installation, acme.bank(ada), said, "Stored before we came.", agentId=ada, companyId=acme.id)
-    eventually("it is judged, and held", lambda: installation.audit()[acme.id]["stored"] == 1, every=2.0)
-    with installation.relay(), installation.worker():
-        eventually("it is published", lambda: ("issue.comment.created", said) in installation.published())
-        installation.wait_digested([acme.bank(ada)])
-    assert list(installation.documents(acme.bank(ada))) == [said]
-    assert installation.audit()[acme.id]["stored"] == 1
 
 
 def _documents(operations: list[Json]) -> set[str | None]:

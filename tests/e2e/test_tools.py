@@ -97,6 +97,66 @@ def test_the_gateway_lists_and_calls_both_tools(installation: ToolsInstallation)
         run.go("exit 0")
 
 
+def remembers_through_the_gateway(installation: ToolsInstallation, agent: ProcessAgent, title: str) -> None:
+    """A real run calls both tools through Paperclip's gateway, and finds what it saved."""
+    run = AgentRun(installation, agent, title)
+    gateway = installation.gateway(run)
+    saved = len(installation.base.documents(agent.bank))
+    content = f"{title}: the answer is written on the wall."
+    assert gateway.call("hindsight_retain", {"content": content}) == "Memory saved."
+    installation.digested(agent.bank, saved + 1)
+    assert content in gateway.call("hindsight_recall", {"query": title, "fresh": True})
+    assert installation.connection()["healthStatus"] == "ok"
+    run.go("exit 0")
+
+
+def test_a_connection_that_an_earlier_connect_made_is_repaired(installation: ToolsInstallation) -> None:
+    """It named the secret for the listing alone; newer releases then call the tools without one."""
+    ada, company = ProcessAgent(installation, "Ada"), installation.company
+    secret = company.post(f"/api/companies/{company.id}/secrets", name="paperclip-memory-tools", value=SECRET)["id"]
+    header = {"name": "authorization", "placement": "header", "key": "Authorization", "prefix": "Bearer "}
+    with installation.tools() as tools:
+        forward = ["company_id", "agent_id", "run_id", "issue_id"]
+        made = company.post(
+            f"/api/companies/{company.id}/tools/connections",
+            name="paperclip-memory",
+            applicationName="paperclip-memory",
+            transport="mcp_remote",
+            authKind="api_key",
+            status="active",
+            enabled=True,
+            config={"url": f"{tools.url}/mcp", "headerPolicy": {"metadata": {"forward": forward}}},
+            credentialRefs=[header | {"secretId": secret}],
+        )
+        company.post(f"/api/tool-connections/{made['id']}/catalog/refresh")
+        for _ in range(2):
+            code, said = installation.connect(tools)
+            assert (code, "call as Ada: works" in said) == (0, True), said
+            remembers_through_the_gateway(installation, ada, "Where is the answer?")
+
+
+def test_a_connection_that_was_deleted_in_paperclip_is_created_again(installation: ToolsInstallation) -> None:
+    ada, company = ProcessAgent(installation, "Ada"), installation.company
+    with installation.tools() as tools:
+        assert installation.connect(tools)[0] == 0
+        company._client.delete(f"/api/tool-connections/{installation.connection()['id']}").raise_for_status()
+        code, said = installation.connect(tools)
+        assert (code, "connection paperclip-memory: created" in said) == (0, True), said
+        remembers_through_the_gateway(installation, ada, "What was deleted?")
+
+
+def test_check_and_status_know_a_connection_in_error(installation: ToolsInstallation) -> None:
+    ProcessAgent(installation, "Ada")
+    with installation.tools(TOOLS_SHARED_SECRET="another-secret-than-that-of-connect") as tools:
+        code, said = installation.connect(tools)
+        assert (code, "refuse the secret" in said) == (1, True), said
+    checked = installation.run("check", RELAY_COMPANIES=installation.company.id)
+    assert f"! tools of company {installation.company.id}: agents do not see the tools: " in checked
+    assert f"run `paperclip-memory connect --company {installation.company.id}`" in checked
+    status = json.loads(installation.run("status", "--json"))
+    assert "in state 'error'" in status["paperclip"]["tool_problems"][installation.company.id]
+
+
 def test_paperclip_hands_the_tools_to_claude(installation: ToolsInstallation) -> None:
     claude = Claude(installation)
     with installation.tools() as tools:

@@ -73,14 +73,23 @@ class ToolsInstallation:
             yield Tools(f"http://127.0.0.1:{port}", f"{server.url}/metrics")
 
     def connect(self, tools: Tools, *options: str, **changes: str) -> tuple[int, str]:
-        """AgentRun `connect`; its exit code and what it printed."""
-        line = [command(), "connect", "--company", self.company.id, *options]
-        env = environment(self.settings | {"TOOLS_URL": tools.url} | changes)
-        done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        """Run `connect`; its exit code and what it printed."""
+        done = self._run("connect", "--company", self.company.id, *options, TOOLS_URL=tools.url, **changes)
         return done.returncode, done.stdout + done.stderr
 
+    def run(self, *arguments: str, **changes: str) -> str:
+        """Run a command of ours; what it printed, whatever its exit code."""
+        return self._run(*arguments, **changes).stdout
+
+    def _run(self, *arguments: str, **changes: str) -> "subprocess.CompletedProcess[str]":
+        env = environment(self.settings | changes)
+        line = [command(), *arguments]
+        return subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+
     def connection(self) -> Json:
-        (found,) = self.company.get(f"/api/companies/{self.company.id}/tools/connections")["connections"]
+        """The tool connection that is not deleted."""
+        listed = self.company.get(f"/api/companies/{self.company.id}/tools/connections")["connections"]
+        (found,) = (connection for connection in listed if connection["status"] != "archived")
         return dict(found)
 
     def gateway(self, run: "AgentRun") -> "GatewaySession":

@@ -79,8 +79,7 @@ async def test_a_publish_that_timed_out_is_not_sent_later(factory: Factory) -> N
     assert producer.calls == ["close", "close"], "its client and its sender are closed, and it is never flushed"
     assert isinstance(producer.broken, ProducerClosed)
     publishing = asyncio.create_task(publisher.publish("t", b"k", b"next"))
-    while len(factory.made) < 2:
-        await asyncio.sleep(0)
+    await asyncio.sleep(0.001)
     factory.made[1].answer.set()
     await publishing
     assert (factory.made[0].sent, factory.made[1].sent) == ([], [b"next"])

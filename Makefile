@@ -32,9 +32,9 @@ test: $(STAMP) ## unit, contract and integration tests, with the coverage gate
 	@echo "test: lines and branches of memory, stream and handlers must be covered whole"
 	@$(BIN)/coverage report --include='consumer/memory/*,consumer/stream/*,consumer/handlers/*' --fail-under=100
 
-e2e: $(STAMP) ## end to end: real Apache Kafka (Docker, or a JVM with Maven) and a real Hindsight
-	@echo "e2e: real Apache Kafka and a real Hindsight"
-	@PAPERCLIP_MEMORY_TEST_REQUIRE_REAL_KAFKA=1 $(BIN)/pytest tests/e2e
+e2e: $(STAMP) ## end to end: real Apache Kafka, Hindsight and Paperclip (PAPERCLIP=latest: npm's newest release only)
+	@echo "e2e: real Apache Kafka, Hindsight and Paperclip"
+	@PAPERCLIP_MEMORY_TEST_REQUIRE_REAL_KAFKA=1 PAPERCLIP_MEMORY_TEST_PAPERCLIP=$(PAPERCLIP) $(BIN)/pytest tests/e2e
 
 chaos: $(STAMP) ## 5,000 events while workers, broker and sink fail at random (a JVM and Maven; 6 minutes)
 	@$(BIN)/python -m tests.chaos

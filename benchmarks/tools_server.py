@@ -20,6 +20,7 @@ from consumer.http.transport import Request, Response
 from consumer.memory.policy import MemoryPolicy
 from consumer.recalls import RecallCache
 from consumer.tools.authenticator import Authenticator
+from consumer.tools.call_limits import CallLimits
 from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.server import listening, serving, tools_app
 from consumer.tools.service import MemoryService
@@ -86,7 +87,8 @@ async def main(runs: int) -> None:
         recalls.apply(run(number).encode(), record(number))
     hindsight = HindsightClient(nobody, "http://nobody", key=None, user_agent="benchmark")
     service = MemoryService(MemoryPolicy(), hindsight, recalls.get, lambda _: None)
-    dispatcher = ToolDispatcher(service, Authenticator(SECRET, None, 30.0), lambda *_: None, print)
+    authenticator = Authenticator(SECRET, None, 30.0)
+    dispatcher = ToolDispatcher(service, authenticator, CallLimits(CACHED_RUNS), lambda *_: None, print)
     app = tools_app(dispatcher, version="0", allowed_hosts=["127.0.0.1"])
     numbers = iter(range(10**6, 10**9))
     with listening("127.0.0.1", 0) as bound:

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
+from consumer.http.transport import MAX_BODY
 from consumer.relay.event_builder import ACTIONS, TERMINAL
 from schemas.paperclip import is_uuid
 
@@ -77,7 +78,7 @@ class WebSocketListener:
         async with aiohttp.ClientSession(headers=self._headers) as session:
             while True:
                 try:
-                    async with session.ws_connect(self._url, heartbeat=HEARTBEAT, max_msg_size=0) as socket:
+                    async with session.ws_connect(self._url, heartbeat=HEARTBEAT, max_msg_size=MAX_BODY) as socket:
                         self.connected, delay = True, FIRST_RETRY
                         self._comments.set(full_sweep=True)
                         self._runs.set(full_sweep=True)

@@ -68,10 +68,10 @@ ROWS = [
                 quantiles("tool_call_duration_seconds", "tool"),
             ),
             Panel(
-                "Failed and denied",
-                "Calls that failed, and calls that were refused.",
+                "Failed, denied and limited",
+                "Calls that failed, that were refused, or that exceeded the limits of an agent or company.",
                 "reqps",
-                {"{{outcome}}": rate("tool_calls_total", "outcome", where='{outcome=~"failed|denied"}')},
+                {"{{outcome}}": rate("tool_calls_total", "outcome", where='{outcome=~"failed|denied|limited"}')},
             ),
         ],
     ),

@@ -1,6 +1,5 @@
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,14 +18,8 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers[:] = []
-    yield
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+def no_handlers() -> None:
+    logging.getLogger().handlers[:] = []
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:

@@ -7,10 +7,10 @@ from consumer.commands.progress import progress_bar
 from consumer.commands.reconcile_clients import ReconcileClients, new_repair, open_reconcile_clients
 from consumer.errors import ExitCode, HandlingError
 from consumer.kafka.options import groupless_consumer, translate_kafka_errors
-from consumer.reconcile.backfill import BackfillPlan, BackfillRequest, plan_backfill, publish_backfill
+from consumer.reconcile.backfill import BackfillPlan, BackfillRequest, plan_backfill, publish_backfill, remaining_events
 from consumer.relay.checkpoints import Checkpoints
 from consumer.settings.model import Settings
-from schemas.timestamps import format_timestamp, parse_timestamp
+from schemas.timestamps import format_timestamp
 
 
 async def run_backfill(
@@ -43,17 +43,15 @@ async def _publish(settings: Settings, clients: ReconcileClients, request: Backf
     checkpoints = Checkpoints(clients.publisher, make_consumer, settings.topic_relay_checkpoints)
     with translate_kafka_errors(settings):
         await checkpoints.read()
-    kind = "forced" if request.repair else "plain"
-    name = ":".join([request.company, request.issue or "*", format_timestamp(request.since), kind])
-    position, events = checkpoints.backfill_position(name), plan.events
-    if position is not None:
-        events = [event for event in events if parse_timestamp(event.occurred_at) >= position]
-        echo(f"resuming at {format_timestamp(position)}: {len(events)} comments to publish")
+    name = ":".join([request.company, request.issue or "*", "forced" if request.repair else "plain"])
+    position = checkpoints.backfill_position(name)
+    remaining = len(remaining_events(request, plan, position))
+    if remaining < len(plan.events):
+        echo(f"resuming an earlier backfill: {remaining} comments to publish")
     save = partial(checkpoints.write_backfill_position, name)
     with progress_bar("publishing") as progress:
-        await publish_backfill(events, clients.events, save, progress, request.rate)
-    await checkpoints.write_backfill_position(name, None)
-    echo(f"published {len(events)} comments to {settings.topic_issue_comments}")
+        published = await publish_backfill(request, plan, position, clients.events, save, progress)
+    echo(f"published {published} comments to {settings.topic_issue_comments}")
 
 
 def _plan_text(request: BackfillRequest, plan: BackfillPlan) -> str:

@@ -48,7 +48,9 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(producing.close)
         paperclip = await stack.enter_async_context(
-            open_paperclip(settings, settings.relay_in_flight, process.metrics.measured, patient=True)
+            open_paperclip(
+                settings, settings.relay_in_flight, process.metrics.measured, patient=True, warn=process.warn
+            )
         )
         checkpoints = Checkpoints(producing, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
         every_issue = settings.memory_policy().needs_user
@@ -88,14 +90,14 @@ async def run_relay(settings: Settings, *, strict: bool) -> int:
     """
     require_paperclip(settings)
     process = start_process(settings, (), PaperclipOperation)
-    async with watch_key(process), open_relay(process) as relay:
+    async with AsyncExitStack() as ending, watch_key(process), open_relay(process) as relay:
         with serve_observability(process, "relay_metrics_port", ready=[partial(relay_ready, relay)]):
             if not await probe_at_start(process) and strict:
                 return ExitCode.FAILED
             following = asyncio.create_task(relay.run(), name="relay")
             await wait_for_shutdown([following])
-            with shutdown_deadline(settings.shutdown_timeout):
-                await cancel(following)
+            ending.enter_context(shutdown_deadline(settings.shutdown_timeout))
+            await cancel(following)
     if not following.cancelled():
         following.result()  # raises the relay's error: a bug
     return 0

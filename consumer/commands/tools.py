@@ -28,6 +28,7 @@ from consumer.recalls import RecallCache, RecallReader
 from consumer.settings.model import Settings
 from consumer.settings.types import label
 from consumer.tools.authenticator import Authenticator
+from consumer.tools.call_limits import CallLimits
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.server import listening, serving, tools_app
@@ -68,7 +69,13 @@ async def open_tools(process: Process) -> AsyncIterator["asyncio.Task[None]"]:
         )
         owner_lookup = None if paperclip is None else paperclip.with_key
         authenticator = Authenticator(reveal(settings.tools_shared_secret), owner_lookup, settings.tools_identity_ttl)
-        dispatcher = ToolDispatcher(service, authenticator, ToolMetrics(process.registry).observe, process.warn)
+        dispatcher = ToolDispatcher(
+            service,
+            authenticator,
+            CallLimits(settings.tools_in_flight),
+            ToolMetrics(process.registry).observe,
+            process.warn,
+        )
         app = tools_app(dispatcher, version=VERSION, allowed_hosts=settings.tools_allowed_hosts)
         following = asyncio.create_task(recall_reader.run(), name="recalls")
         stack.push_async_callback(cancel, following)

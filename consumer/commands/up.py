@@ -1,7 +1,7 @@
 """`paperclip-memory up`: worker, tools, relay and exporter in one process, for a small installation."""
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, ExitStack
 from functools import partial
 
 import structlog
@@ -40,6 +40,7 @@ async def run_up(settings: Settings, *, strict: bool) -> int:
     check_settings(settings)
     process = start_process(settings, LANES, PaperclipOperation)
     async with AsyncExitStack() as stack:
+        ending = stack.enter_context(ExitStack())  # first in, last out: the deadline covers all other exits
         lanes = [await stack.enter_async_context(open_lane(process, name)) for name in LANES]
         await stack.enter_async_context(watch_key(process))
         relay = await stack.enter_async_context(open_relay(process))
@@ -54,7 +55,7 @@ async def run_up(settings: Settings, *, strict: bool) -> int:
         consuming = [asyncio.create_task(lane.run(), name=lane.name) for lane in lanes]
         following = asyncio.create_task(relay.run(), name="relay")
         await wait_for_shutdown([*consuming, following, server])
-        stack.enter_context(shutdown_deadline(settings.shutdown_timeout))
+        ending.enter_context(shutdown_deadline(settings.shutdown_timeout))
         following.cancel()
         await stop_lanes(lanes, settings.shutdown_timeout)
         await asyncio.wait([following])

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import AsyncIterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager
 from functools import partial
 
 from consumer.commands.check import probe_at_start
@@ -72,6 +72,7 @@ async def run_worker(settings: Settings, lanes: Sequence[str], *, strict: bool) 
     """
     process = start_process(settings, lanes)
     async with AsyncExitStack() as stack:
+        ending = stack.enter_context(ExitStack())  # first in, last out: the deadline covers all other exits
         running = [await stack.enter_async_context(open_lane(process, name)) for name in lanes]
         stack.enter_context(serve_observability(process, "worker_port", lanes=running))
         if not await probe_at_start(process) and strict:
@@ -79,9 +80,9 @@ async def run_worker(settings: Settings, lanes: Sequence[str], *, strict: bool) 
         await stack.enter_async_context(watch_key(process))
         tasks = [asyncio.create_task(lane.run(), name=lane.name) for lane in running]
         await wait_for_shutdown(tasks)
-        with shutdown_deadline(settings.shutdown_timeout):
-            await stop_lanes(running, settings.shutdown_timeout)
-            await asyncio.gather(*tasks)  # raises a lane's error: a bug
+        ending.enter_context(shutdown_deadline(settings.shutdown_timeout))
+        await stop_lanes(running, settings.shutdown_timeout)
+        await asyncio.gather(*tasks)  # raises a lane's error: a bug
     return 0
 
 

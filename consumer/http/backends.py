@@ -3,7 +3,8 @@
 Both keep one contract (`tests/contract/test_transports.py`):
 
 - The URL goes out unchanged, redirects are not followed, cookies are not kept. `Accept-Encoding: gzip` is sent and the
-  body is decoded. If a header comes twice, the last one counts.
+  body is decoded. If a header comes twice, the last one counts; headers of some 100 kB are read.
+- A body of more than `MAX_BODY` bytes, after decompression, is not read further.
 - The timeout spans the whole exchange, including the wait for a free connection.
 - Trusted CAs are the machine's (`SSL_CERT_FILE`, `SSL_CERT_DIR`) and those in `ca_file`.
 - Proxies come from `HTTP_PROXY`, `HTTPS_PROXY`, `ALL_PROXY` and `NO_PROXY`.

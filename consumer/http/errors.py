@@ -7,7 +7,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any
 
 from consumer.errors import DeadLetterReason, DownKind, HandlingError, Permanent, Transient, Upstream, UpstreamDown
-from consumer.http.transport import ConnectError, RequestTimeout, Response, TransportError
+from consumer.http.transport import ConnectError, RequestTimeout, Response, ResponseTooLarge, TransportError
 
 _NAMES = {Upstream.HINDSIGHT: "Hindsight", Upstream.PAPERCLIP: "Paperclip", Upstream.KAFKA: "Kafka"}
 _OWN_404 = {Upstream.HINDSIGHT: ("detail", "Not Found"), Upstream.PAPERCLIP: ("error", "API route not found")}
@@ -71,6 +71,8 @@ def retry_after(response: Response, now: float) -> float | None:
 def _unanswered(error: TransportError, upstream: Upstream, about: str) -> HandlingError:
     if isinstance(error, ConnectError):
         return UpstreamDown(f"{about}: no connection: {error}", upstream=upstream, kind=DownKind.UNREACHABLE)
+    if isinstance(error, ResponseTooLarge):
+        return Permanent(f"{about}: {error}", upstream=upstream, reason=DeadLetterReason.TOO_LARGE)
     if isinstance(error, RequestTimeout):
         return Transient(f"{about}: timed out: {error}", upstream=upstream)
     return Transient(f"{about}: the connection broke: {error}", upstream=upstream)

@@ -6,6 +6,7 @@ httpx's own pool collapses above 30 requests in flight; aiohttp's does not.
 import asyncio
 import io
 import ssl
+import zlib
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
@@ -17,17 +18,22 @@ from httpx_aiohttp.transport import AiohttpResponseStream, AiohttpTransport
 from yarl import URL
 
 from consumer.http.transport import (
+    MAX_BODY,
     PROXY_REFUSED,
     ConnectError,
     ConnectionLost,
     Request,
     RequestTimeout,
     Response,
+    ResponseTooLarge,
     Transport,
 )
 
 _IDLE_SECONDS = 4.0  # uvicorn and Node close idle connections after 5 s: be first
 _LARGE = 1 << 20  # aiohttp warns of larger bodies in one piece; a file it writes in chunks
+_MAX_HEADER = (
+    400 * 1024
+)  # what the other backend's library allows; aiohttp's own limit of 8 kB is less than servers use
 _NO_TIMEOUT = aiohttp.ClientTimeout()  # ours spans the whole exchange
 
 
@@ -73,7 +79,9 @@ async def open_transport(limit: int, *, ca_file: Path | None = None) -> AsyncIte
         connector=aiohttp.TCPConnector(limit=limit, ssl=context, keepalive_timeout=_IDLE_SECONDS),
         headers={"Accept-Encoding": "gzip"},
         cookie_jar=aiohttp.DummyCookieJar(),
-        auto_decompress=False,  # httpx does it
+        auto_decompress=False,  # `_read_body` does it, up to `MAX_BODY`
+        max_line_size=_MAX_HEADER,
+        max_field_size=_MAX_HEADER,
     )
     async with session:
         transport = _Transport(session)
@@ -101,11 +109,30 @@ async def _exchange(transport: _Transport, request: Request) -> Response:
     sent = httpx.Request(request.method, request.url, headers=request.headers, content=request.body)
     response = await transport.handle_async_request(sent)
     async with aclosing(response):
-        body = await response.aread()
+        body = await _read_body(response)
     if response.status_code == PROXY_REFUSED:
         raise ConnectError("the proxy requires credentials")
     headers = {name.lower().decode("ascii"): value.decode("latin-1") for name, value in response.headers.raw}
     return Response(response.status_code, headers, body)
+
+
+async def _read_body(response: httpx.Response) -> bytes:
+    """Read the body, and decompress it piece by piece, so that a small response cannot fill the memory."""
+    compressed = response.headers.get("content-encoding", "").strip().lower() == "gzip"
+    gzip = zlib.decompressobj(16 + zlib.MAX_WBITS) if compressed else None
+    chunks, size = list[bytes](), 0
+    try:
+        async for raw in response.aiter_raw():
+            chunk = raw if gzip is None else gzip.decompress(raw, MAX_BODY + 1 - size)
+            size += len(chunk)
+            if size > MAX_BODY:
+                raise ResponseTooLarge
+            chunks.append(chunk)
+    except zlib.error as error:
+        raise ConnectionLost("the body is not gzip") from error
+    if gzip is not None and chunks and not gzip.eof:
+        raise ConnectionLost("the body is not complete gzip")
+    return b"".join(chunks)
 
 
 def _reason(error: Exception) -> str:

@@ -10,14 +10,17 @@ from pyreqwest import runtime
 from pyreqwest.client import ClientBuilder
 from pyreqwest.exceptions import NetworkError, PyreqwestError, RequestTimeoutError
 from pyreqwest.http import HeaderMap, Url
+from pyreqwest.response import ResponseBodyReader
 
 from consumer.http.transport import (
+    MAX_BODY,
     PROXY_REFUSED,
     ConnectError,
     ConnectionLost,
     Request,
     RequestTimeout,
     Response,
+    ResponseTooLarge,
     Transport,
     TransportError,
 )
@@ -53,16 +56,27 @@ async def open_transport(limit: int, *, ca_file: Path | None = None) -> AsyncIte
                 )
                 if request.body:
                     call = call.body_bytes(request.body)
-                response = await call.build().send()
-                if response.status == PROXY_REFUSED:
-                    raise ConnectError("the proxy requires credentials")
-                return Response(response.status, _headers(response.headers), (await response.bytes()).to_bytes())
+                async with call.build_streamed() as response:
+                    if response.status == PROXY_REFUSED:
+                        raise ConnectError("the proxy requires credentials")
+                    body = await _read_body(response.body_reader)
+                    return Response(response.status, _headers(response.headers), body)
             except PyreqwestError as error:
                 raise _send_error(error, request.timeout) from error
             finally:
                 slots.release()
 
         yield send
+
+
+async def _read_body(reader: ResponseBodyReader) -> bytes:
+    chunks, size = list[bytes](), 0
+    while (chunk := await reader.read_chunk()) is not None:
+        size += len(chunk)
+        if size > MAX_BODY:
+            raise ResponseTooLarge
+        chunks.append(chunk.to_bytes())
+    return b"".join(chunks)
 
 
 async def _wait(slots: asyncio.Semaphore, timeout: float) -> float:

@@ -5,7 +5,8 @@ A `Transport` returns the server's response whatever its status, follows no redi
     TransportError
     ├── ConnectError     no connection: refused, unknown host, TLS refused, proxy gone
     ├── RequestTimeout   no complete response within the request's timeout
-    └── ConnectionLost   the connection ended before the complete response was read
+    ├── ConnectionLost   the connection ended before the complete response was read
+    └── ResponseTooLarge the body is larger than `MAX_BODY`
 """
 
 import asyncio
@@ -42,6 +43,8 @@ class Response:
     body: bytes
 
 
+MAX_BODY = 32 * 1024 * 1024
+"""Largest body of a response in bytes, after decompression; a `Transport` reads no further."""
 PROXY_REFUSED = 407
 """Only a proxy answers with this status. The server never saw the request: a `Transport` raises `ConnectError`."""
 
@@ -73,6 +76,13 @@ class RequestTimeout(TransportError):
 
 class ConnectionLost(TransportError):
     """The connection ended before the complete response was read: the server may have acted on the request."""
+
+
+class ResponseTooLarge(TransportError):
+    """The body is larger than `MAX_BODY`: the rest was not read."""
+
+    def __init__(self) -> None:
+        super().__init__(f"the response is larger than {MAX_BODY >> 20} MiB")
 
 
 def base_url(url: str) -> str:

@@ -1,15 +1,19 @@
 """Publishes to Kafka. A record counts as published when all in-sync replicas have acknowledged it."""
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from typing import Protocol
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError, MessageSizeTooLargeError, RecordListTooLargeError
+from aiokafka.errors import KafkaError, MessageSizeTooLargeError, ProducerClosed, RecordListTooLargeError
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.stream.records import Headers
 from consumer.upstream_success import record_success
+
+CLOSE_TIMEOUT = 2.0
+ABORT_TIMEOUT = 1.0
 
 
 class RecordTooLarge(Exception):
@@ -32,7 +36,10 @@ class Write(Protocol):
 
 
 class Publisher:
-    """A producer that starts on the first publish and is replaced after a fatal error.
+    """A producer that starts on the first publish and is replaced after a failure.
+
+    A failed record may still wait in its producer, which with idempotence never gives up. The producer is therefore
+    closed without flushing: what was reported as failed is not sent later.
 
     Args:
         make: makes a new, unstarted producer with `acks=all`.
@@ -60,7 +67,7 @@ class Publisher:
             timestamp: milliseconds since the epoch; None: now.
 
         Raises:
-            UpstreamDown: Kafka did not acknowledge it in time; it may have been written nevertheless.
+            UpstreamDown: Kafka did not acknowledge it in time. It may have been written, but will not be later.
             RecordTooLarge: the record is larger than the topic or the client allows.
         """
         producer = None
@@ -73,8 +80,9 @@ class Publisher:
         except (MessageSizeTooLargeError, RecordListTooLargeError) as error:
             raise RecordTooLarge(f"Kafka topic {topic}: {error}") from error
         except (KafkaError, TimeoutError, OSError) as error:
-            if isinstance(error, KafkaError) and not error.retriable and producer is self._producer:
-                await self.close()  # unless another publish has replaced it already
+            if producer is not None and producer is self._producer:  # unless another publish has replaced it already
+                self._producer = None
+                await _abort(producer)
             reason = str(error) or type(error).__name__
             message = f"Kafka did not accept a record for topic {topic}: {reason}"
             raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
@@ -88,13 +96,27 @@ class Publisher:
                     try:
                         await producer.start()
                     except BaseException:
-                        await producer.stop()
+                        await _abort(producer)
                         raise
                     self._producer = producer
         return self._producer
 
     async def close(self) -> None:
-        """Stop the producer; the next publish starts a new one."""
+        """Stop the producer, within `CLOSE_TIMEOUT` seconds or a little more; the next publish starts a new one."""
         producer, self._producer = self._producer, None
         if producer is not None:
-            await producer.stop()
+            try:
+                async with asyncio.timeout(CLOSE_TIMEOUT):
+                    await producer.stop()
+            except TimeoutError:
+                await _abort(producer)
+
+
+async def _abort(producer: AIOKafkaProducer) -> None:
+    """Close a producer without flushing: `stop` would wait for Kafka to take everything, if need be for ever."""
+    producer._closed = True  # noqa: SLF001 - there is no public way
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(ABORT_TIMEOUT):
+            await producer.client.close()  # first, so that requests in flight fail and the sender can end
+            await producer._sender.close()  # noqa: SLF001
+    producer._message_accumulator.fail_all(ProducerClosed())  # noqa: SLF001 - publishes that still wait

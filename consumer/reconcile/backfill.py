@@ -2,12 +2,13 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field
 
 from consumer.errors import Permanent
 from consumer.paperclip.models import Json
 from consumer.reconcile.issues import active_issues
+from consumer.relay.checkpoints import BackfillPosition
 from consumer.relay.concurrency import Progress, map_concurrently
 from consumer.relay.enrichment import EventEnricher
 from consumer.relay.event_builder import OutgoingEvent
@@ -17,6 +18,8 @@ from schemas.timestamps import parse_timestamp
 
 SAVE_INTERVAL = 200
 """Comments after which the position is saved."""
+MAX_SKIPPED = 1_000
+"""Skipped issues that a position names at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,26 +81,56 @@ async def plan_backfill(
 
 
 async def publish_backfill(
-    events: list[OutgoingEvent],
+    request: BackfillRequest,
+    plan: BackfillPlan,
+    position: BackfillPosition | None,
     publisher: EventSink,
-    save: Callable[[float], Awaitable[None]],
+    save: Callable[[BackfillPosition | None], Awaitable[None]],
     progress: Progress,
-    rate: float | None,
-) -> None:
-    """Publish events in their order.
+) -> int:
+    """Publish the events of a plan in their order, and return their number.
 
     Args:
-        save: keeps the time of the last comment that is acknowledged together with all before it.
+        position: of an earlier backfill that was interrupted, or skipped issues; None: start at the beginning.
+        save: keeps the position; None: the backfill is finished.
 
     Raises:
         UpstreamDown: Kafka does not take them; what was saved need not be published again.
     """
+    events, skipped = remaining_events(request, plan, position), dict.fromkeys(plan.unreadable_issues)
+    reached = request.since
+    if position is not None and request.since >= position.since:
+        reached = max(reached, position.reached)
+        skipped = dict.fromkeys(position.skipped) | skipped
     started = time.monotonic()
-    size = SAVE_INTERVAL if rate is None else max(1, min(SAVE_INTERVAL, int(rate)))
+    size = SAVE_INTERVAL if request.rate is None else max(1, min(SAVE_INTERVAL, int(request.rate)))
     for first in range(0, len(events), size):
         batch = events[first : first + size]
         await publisher.publish(batch)
-        await save(parse_timestamp(batch[-1].occurred_at))
+        reached = max(reached, parse_timestamp(batch[-1].occurred_at))
+        await save(_position(request, reached, skipped))
         progress(first + len(batch), len(events))
-        if rate is not None:
-            await asyncio.sleep(max(0.0, started + (first + len(batch)) / rate - time.monotonic()))
+        if request.rate is not None:
+            await asyncio.sleep(max(0.0, started + (first + len(batch)) / request.rate - time.monotonic()))
+    await save(_position(request, reached, plan.unreadable_issues) if plan.unreadable_issues else None)
+    return len(events)
+
+
+def remaining_events(
+    request: BackfillRequest, plan: BackfillPlan, position: BackfillPosition | None
+) -> list[OutgoingEvent]:
+    """The events that an earlier backfill has not published. One that began later than this request does not count."""
+    if position is None or request.since < position.since:
+        return plan.events
+    return [
+        event
+        for event in plan.events
+        if parse_timestamp(event.occurred_at) >= position.reached or event.envelope["entityId"] in position.skipped
+    ]
+
+
+def _position(request: BackfillRequest, reached: float, skipped: Collection[str]) -> BackfillPosition | None:
+    """The position to keep; None if so many issues were skipped that starting again is simpler."""
+    if len(skipped) > MAX_SKIPPED:
+        return None
+    return BackfillPosition(since=request.since, reached=reached, skipped=tuple(skipped))

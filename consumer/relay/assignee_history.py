@@ -11,6 +11,7 @@ from typing import NamedTuple
 from cachetools import LRUCache
 
 from consumer.paperclip.models import Json
+from consumer.relay.concurrency import Pace
 from consumer.relay.protocols import PaperclipFeed
 from schemas.timestamps import parse_timestamp
 
@@ -161,15 +162,21 @@ class IssueHistories:
         self._now = now
         self._histories: dict[str, asyncio.Future[IssueHistory | None]] = {}
 
-    async def issue_at(self, issue_id: str, time: str) -> Json | None:
-        """An issue as it was at `time`; None if Paperclip does not show it. Raises from `consumer.errors`."""
+    async def issue_at(self, issue_id: str, time: str, *, pace: Pace | None) -> Json | None:
+        """An issue as it was at `time`; None if Paperclip does not show it. Raises from `consumer.errors`.
+
+        Args:
+            pace: wait for it before the issue is read; None: read it at once.
+        """
         if issue_id not in self._histories:
-            self._histories[issue_id] = asyncio.ensure_future(self._load(issue_id))
+            self._histories[issue_id] = asyncio.ensure_future(self._load(issue_id, pace))
         history = await self._histories[issue_id]
         return None if history is None else await history.at(time)
 
-    async def _load(self, issue_id: str) -> IssueHistory | None:
+    async def _load(self, issue_id: str, pace: Pace | None) -> IssueHistory | None:
         """The issue with its activity, which is needed in most cases: a comment moves its issue's `updatedAt`."""
+        if pace is not None:
+            await pace.wait(2)
         issue, activity = await asyncio.gather(
             self._paperclip.issue_json(issue_id), read_activity(self._paperclip, issue_id, self._now)
         )

@@ -51,6 +51,20 @@ class Checkpoint(CamelModel):
         return cls(company_id=company, start=start, comments=comments, runs=RunPosition(created=start))
 
 
+class BackfillPosition(CamelModel):
+    """How far an unfinished backfill has come.
+
+    Attributes:
+        since: older comments are not part of it, seconds since the epoch.
+        reached: comments made before are published, seconds since the epoch.
+        skipped: issues that could not be read; their comments are not published, whenever they were made.
+    """
+
+    since: float
+    reached: float
+    skipped: tuple[Uuid, ...] = ()
+
+
 class Checkpoints:
     """The checkpoints topic: what was read from it, and what was written since.
 
@@ -63,7 +77,7 @@ class Checkpoints:
         self._make = make
         self._topic = topic
         self._companies: dict[str, Checkpoint] = {}
-        self._backfills: dict[str, float] = {}
+        self._backfills: dict[str, BackfillPosition] = {}
         self.start: float | None = None
 
     def get(self, company: str) -> Checkpoint | None:
@@ -100,13 +114,13 @@ class Checkpoints:
             await self._publisher.publish(self._topic, company.encode(), value)
             self._companies[company] = checkpoint
 
-    def backfill_position(self, name: str) -> float | None:
-        """The position of an unfinished backfill, seconds since the epoch; None if there is none of this name."""
+    def backfill_position(self, name: str) -> BackfillPosition | None:
+        """The position of an unfinished backfill; None if there is none of this name."""
         return self._backfills.get(name)
 
-    async def write_backfill_position(self, name: str, position: float | None) -> None:
-        """Write a backfill's position; None: it is finished. Raises `UpstreamDown`."""
-        value = None if position is None else encode({"reached": position})
+    async def write_backfill_position(self, name: str, position: BackfillPosition | None) -> None:
+        """Write a backfill's position; None: it is finished, and its record is removed. Raises `UpstreamDown`."""
+        value = None if position is None else encode(position.model_dump(by_alias=True))
         await self._publisher.publish(self._topic, f"{BACKFILL}{name}".encode(), value)
 
     def _apply(self, key: bytes | None, value: bytes | None) -> None:
@@ -117,7 +131,7 @@ class Checkpoints:
             if name == BEGINNING:
                 self.start = float(record["start"])
             elif name.startswith(BACKFILL):
-                self._backfills[name.removeprefix(BACKFILL)] = float(record["reached"])
+                self._backfills[name.removeprefix(BACKFILL)] = BackfillPosition.model_validate(record)
             else:
                 self._companies[name] = Checkpoint.model_validate(record)
         except (ValueError, LookupError, TypeError, ValidationError):

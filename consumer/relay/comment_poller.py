@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 from consumer.errors import HandlingError, Permanent
+from consumer.paperclip.client import AUDIT_PAGE
 from consumer.paperclip.models import Json, is_forbidden
 from consumer.relay.checkpoints import CommentPosition
 from consumer.relay.enrichment import EventEnricher
@@ -29,6 +30,8 @@ OVERLAP = 30.0
 """Seconds that are read again: the rows of a long transaction appear behind newer ones."""
 MAX_EVENTS = 5_000
 """New events of the audit feed that one poll publishes, the oldest ones; the next poll publishes the newer ones."""
+CHUNK = 200
+"""Events that are enriched and then published together."""
 LOOK_BACK, LOOK_BACK_WITHOUT_AUDIT = 3_600.0, 86_400.0
 """Seconds before the position from which an issue's comments are read."""
 SETTLE_TIME = 3.0
@@ -101,18 +104,24 @@ class CommentPoller:
         """Publish the feed's events; the new position, and whether newer rows are left."""
         since = max(self._start, position - OVERLAP)
         self._overlap = {id_: occurred_at for id_, occurred_at in self._overlap.items() if occurred_at >= since}
-        newest, count, hidden_issues = position, 0, dict[str, None]()
-        envelopes = deque[Json](maxlen=MAX_EVENTS)  # newest first: when it is full, the newest fall out
+        newest, rows, count, hidden_issues = position, 0, 0, dict[str, None]()
+        newest_first = deque[Json](maxlen=MAX_EVENTS)  # when it is full, the newest fall out
         async for row in self._paperclip.audit_feed(self._company, format_timestamp(since)):
+            rows += 1
+            if rows % AUDIT_PAGE == 0 and not self._enricher.is_fresh(row["createdAt"]):
+                await self._enricher.pace.wait(1)  # the next page
             newest = max(newest, parse_timestamp(row["createdAt"]))
             if row["details"] is None:
                 hidden_issues[row["entityId"]] = None
             envelope = event_from_activity(row)
             if envelope is not None and not self._was_published(envelope["eventId"]):
                 count += 1
-                envelopes.append(envelope)
-        envelopes.reverse()
-        await self._publisher.publish(await self._enricher.enrich(envelopes))
+                newest_first.append(envelope)
+        envelopes = list(reversed(newest_first))
+        batch = self._enricher.batch()
+        for first in range(0, len(envelopes), CHUNK):
+            chunk = await self._enricher.enrich(envelopes[first : first + CHUNK], batch)
+            await self._publisher.publish(chunk)
         self._overlap |= {envelope["eventId"]: parse_timestamp(envelope["occurredAt"]) for envelope in envelopes}
         for issue_id in hidden_issues:
             await self._read_hidden_issue(issue_id, since)
@@ -164,6 +173,8 @@ class CommentPoller:
         """
         if self._swept.get(issue["id"]) == issue["updatedAt"]:
             return True
+        if not self._enricher.is_fresh(issue["updatedAt"]):
+            await self._enricher.pace.wait(2)  # its comments, and perhaps its activity
         floor = max(self._start, position - (LOOK_BACK if self.can_read_audit_feed else LOOK_BACK_WITHOUT_AUDIT))
         comments = [self._cut_old_body(comment) async for comment in self._comments_since(issue["id"], floor)]
         comments.reverse()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from consumer.errors import HandlingError, UpstreamDown
 from consumer.paperclip.models import Json
 from consumer.relay.assignee_history import AssigneeCache, IssueHistories, IssueHistory
-from consumer.relay.concurrency import map_concurrently
+from consumer.relay.concurrency import Pace, map_concurrently
 from consumer.relay.event_builder import (
     CREATED,
     STARTED,
@@ -30,7 +30,7 @@ FRESH = 60.0
 """Seconds after which a comment is published as a replay: its handler asks for the current state."""
 
 
-class _Batch(NamedTuple):
+class Batch(NamedTuple):
     """Shared by the events of one poll: issues read once, and runs read just now, by id."""
 
     issues: IssueHistories
@@ -45,6 +45,7 @@ class EventEnricher:
         enabled: False leaves all fetching to the events' handlers.
         every_issue: embed the issue in every event, for its user; not only where the envelope names no agent.
         now: seconds since the epoch.
+        pace: of look-ups for events that are not fresh.
     """
 
     paperclip: PaperclipFeed
@@ -53,6 +54,7 @@ class EventEnricher:
     every_issue: bool
     now: Callable[[], float]
     assignees: AssigneeCache = field(default_factory=AssigneeCache)
+    pace: Pace = field(default_factory=Pace)
 
     def issue_history(self, issue: Json) -> IssueHistory:
         """The history of an issue that was read just now."""
@@ -62,13 +64,12 @@ class EventEnricher:
         """Whether an object of this time, ISO 8601, can be embedded as it is."""
         return self.now() - parse_timestamp(time) < FRESH
 
-    async def enrich(self, envelopes: Sequence[Json], runs: Mapping[str, Json] | None = None) -> list[OutgoingEvent]:
-        """Events with the objects that Paperclip gives. Raises `UpstreamDown`.
+    def batch(self, runs: Mapping[str, Json] | None = None) -> Batch:
+        """A batch for the events of one poll. `runs`: those that were read just now, by id."""
+        return Batch(IssueHistories(self.paperclip, self.assignees, self.now), runs or {})
 
-        Args:
-            runs: those that were read just now, by id.
-        """
-        batch = _Batch(IssueHistories(self.paperclip, self.assignees, self.now), runs or {})
+    async def enrich(self, envelopes: Sequence[Json], batch: Batch) -> list[OutgoingEvent]:
+        """Events with the objects that Paperclip gives. Raises `UpstreamDown`."""
         return await map_concurrently(lambda envelope: self._enrich(envelope, batch), envelopes)
 
     async def enrich_comment(
@@ -89,7 +90,7 @@ class EventEnricher:
             embedded["issue"] = trim_issue(await issue.at(comment["createdAt"]), description=False)
         return OutgoingEvent(envelope, embedded, replay=replay, repair=repair)
 
-    async def _enrich(self, envelope: Json, batch: _Batch) -> OutgoingEvent:
+    async def _enrich(self, envelope: Json, batch: Batch) -> OutgoingEvent:
         embedded: dict[str, Json] = {}
         load = {CREATED: self._load_for_comment, STARTED: self._load_for_run}.get(envelope["eventType"])
         try:
@@ -106,20 +107,21 @@ class EventEnricher:
     def _needs_issue(self, agent: str | None) -> bool:
         return self.every_issue or agent is None
 
-    async def _load_for_comment(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
+    async def _load_for_comment(self, envelope: Json, batch: Batch) -> dict[str, Json]:
         issue_id, payload, created_at = envelope["entityId"], envelope["payload"], envelope["occurredAt"]
         requests: dict[str, Coroutine[Any, Any, Json | None]] = {}
-        if self.is_fresh(created_at):
+        fresh = self.is_fresh(created_at)
+        if fresh:
             requests["comment"] = self.paperclip.comment_json(issue_id, payload["commentId"])
         if self._needs_issue(payload["agentId"]):
-            requests["issue"] = batch.issues.issue_at(issue_id, created_at)
+            requests["issue"] = batch.issues.issue_at(issue_id, created_at, pace=None if fresh else self.pace)
         answers = dict(zip(requests, await asyncio.gather(*requests.values()), strict=True))
         embedded = {name: answer for name, answer in answers.items() if answer is not None}
         if "issue" in embedded:
             embedded["issue"] = trim_issue(embedded["issue"], description=False)
         return embedded
 
-    async def _load_for_run(self, envelope: Json, batch: _Batch) -> dict[str, Json]:
+    async def _load_for_run(self, envelope: Json, batch: Batch) -> dict[str, Json]:
         run_id, issue_id = envelope["payload"]["runId"], envelope["payload"]["issueId"]
         if issue_id is None or not is_uuid(issue_id) or not self.is_fresh(envelope["occurredAt"]):
             return {}

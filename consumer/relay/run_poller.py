@@ -68,7 +68,7 @@ class RunPoller:
         loaded = {run["id"]: run for run in chain(*reported, *await map_concurrently(self._load, asked))}
         runs = sorted((rows | loaded).values(), key=lambda run: str(run["createdAt"]))
         envelopes = list(chain(*await map_concurrently(self._new_events, runs)))
-        await self._publisher.publish(await self._enricher.enrich(envelopes, loaded))
+        await self._publisher.publish(await self._enricher.enrich(envelopes, self._enricher.batch(loaded)))
         # Those that were not asked for stand first, so that each has its turn.
         still_open = [run["id"] for run in runs if run["status"] not in TERMINAL]
         return PollResult(

@@ -4,13 +4,14 @@ The WebSocket has no replay, and not every key may open it (board keys get 403).
 """
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit, urlunsplit
 
 import aiohttp
 
+from consumer.http.transport import MAX_BODY
 from consumer.relay.event_builder import ACTIONS, TERMINAL
+from schemas.codec import loads
 from schemas.paperclip import is_uuid
 
 HEARTBEAT = 20.0
@@ -77,7 +78,7 @@ class WebSocketListener:
         async with aiohttp.ClientSession(headers=self._headers) as session:
             while True:
                 try:
-                    async with session.ws_connect(self._url, heartbeat=HEARTBEAT, max_msg_size=0) as socket:
+                    async with session.ws_connect(self._url, heartbeat=HEARTBEAT, max_msg_size=MAX_BODY) as socket:
                         self.connected, delay = True, FIRST_RETRY
                         self._comments.set(full_sweep=True)
                         self._runs.set(full_sweep=True)
@@ -96,7 +97,7 @@ class WebSocketListener:
     def handle(self, text: str) -> None:
         """Set the triggers that a message concerns; other messages are ignored."""
         try:
-            message = json.loads(text)
+            message, _ = loads(text.encode("utf-8", "surrogatepass"))
             kind, payload = message["type"], message["payload"]
             if kind == "activity.logged" and payload["action"] in ACTIONS:
                 self._comments.set()

@@ -11,18 +11,18 @@ from collections.abc import Callable
 from consumer.stream.hooks import CommitFinished, CommitResult, Hook, RecordsExpired
 from consumer.stream.records import Partition
 from consumer.stream.scheduler import LaneScheduler
-from consumer.stream.source import Source
+from consumer.stream.source import Source, ask_each
 
 COMMIT_TIMEOUT = 5.0
 POSITION_TIMEOUT = 2.0
 START_CHECK_INTERVAL = 60.0
+START_RETRY_INTERVAL = 5.0
 
 
 class Committer:
     """Commits the offsets that a lane's scheduler allows.
 
     Attributes:
-        trusted: whether the consumer's positions cover only delivered records.
         last_commit: seconds since the epoch, 0 for never.
     """
 
@@ -43,9 +43,8 @@ class Committer:
         self._wall = wall
         self._running: asyncio.Task[None] | None = None
         self._halted = True
-        self._distrusts = 0
-        self.trusted = True
         self._checked_epoch = -1
+        self._checked: set[Partition] = set()
         self._next_check = 0.0
         self._starts: dict[Partition, int] = {}
         self.last_commit = 0.0
@@ -61,15 +60,6 @@ class Committer:
         if running is not None and not running.done():
             running.cancel()
             await asyncio.wait({running})
-
-    def distrust_positions(self) -> None:
-        """After a failed poll, positions may have moved over records that were never delivered."""
-        self.trusted = False
-        self._distrusts += 1
-
-    def trust_positions(self) -> None:
-        """Positions are corrected."""
-        self.trusted = True
 
     async def tick(self) -> None:
         """Commit, unless halted."""
@@ -112,20 +102,15 @@ class Committer:
 
     async def _follow_positions(self) -> None:
         """Note positions that moved without a delivery (markers, a compacted tail), so that lag reaches 0."""
-        epoch, distrusts = self._scheduler.epoch, self._distrusts
-        try:
-            async with asyncio.timeout(POSITION_TIMEOUT):
-                if self._checked_epoch != epoch or self._clock() >= self._next_check:
-                    await self._check_starts(epoch)
-                if not self.trusted:
-                    return
-                idle = [p for p, tracker in self._scheduler.trackers.items() if not tracker.pending_count]
-                positions = {partition: await self._source.position(partition) for partition in idle}
-        except Exception:  # noqa: BLE001 - a rebalance or an outage: the next tick tries again
-            return
-        if distrusts == self._distrusts and epoch == self._scheduler.epoch:
+        scheduler = self._scheduler
+        epoch, failed_polls = scheduler.epoch, scheduler.failed_polls
+        if self._checked_epoch != epoch or self._clock() >= self._next_check:
+            await self._check_starts(epoch)
+        idle = [p for p, tracker in scheduler.trackers.items() if not tracker.pending_count]
+        positions = await ask_each(self._source.position, set(idle) - scheduler.in_doubt(), POSITION_TIMEOUT)
+        if failed_polls == scheduler.failed_polls and epoch == scheduler.epoch:
             for partition, position in positions.items():
-                self._scheduler.trackers[partition].advance(position)
+                scheduler.trackers[partition].advance(position)
 
     async def _check_starts(self, epoch: int) -> None:
         """Report records that retention deleted before they were read: when an assignment begins, and once a minute.
@@ -133,15 +118,20 @@ class Committer:
         At the beginning this also gives each partition its tracker. Later, records can only expire in a partition that
         stays paused for as long as the topic keeps its records: when an upstream is down for days.
         """
-        starts = await self._source.starts(self._scheduler.assigned)
+        assigned = self._scheduler.assigned
+        starts = await ask_each(self._source.start_of, assigned, POSITION_TIMEOUT)
         if epoch != self._scheduler.epoch:
             return
-        first = self._checked_epoch != epoch
+        if self._checked_epoch != epoch:
+            self._checked = set()
         for partition, (committed, beginning) in starts.items():
             resumed = beginning if committed is None else committed
             tracker = self._scheduler.locate(partition, max(resumed, beginning))
-            reached = resumed if first else max(tracker.position, self._starts.get(partition, 0))
+            reached = max(tracker.position, self._starts.get(partition, 0)) if partition in self._checked else resumed
             if reached < beginning:
                 self._hook(RecordsExpired(self._lane, partition.topic, partition.number, beginning - reached))
             self._starts[partition] = beginning
-        self._checked_epoch, self._next_check = epoch, self._clock() + START_CHECK_INTERVAL
+            self._checked.add(partition)
+        all_answered = starts.keys() == assigned
+        interval = START_CHECK_INTERVAL if all_answered else START_RETRY_INTERVAL
+        self._checked_epoch, self._next_check = epoch, self._clock() + interval

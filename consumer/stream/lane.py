@@ -20,12 +20,12 @@ from consumer.stream.executor import JobExecutor, JobFactory, LaneSettings
 from consumer.stream.hooks import Hook, LaneState, PollFailed, Rebalanced, RebalanceKind
 from consumer.stream.records import Partition
 from consumer.stream.scheduler import LaneScheduler
-from consumer.stream.source import Batch, Source, SourceClosed
+from consumer.stream.source import Batch, Source, SourceClosed, ask_each
 
 POLL_TIMEOUT = 0.2
 POLL_RECORDS = 500
 TICK = 1.0
-REWIND_TIMEOUT = 10.0
+REWIND_TIMEOUT = 5.0
 POLL_BACKOFF = 1.0
 JOIN_BACKOFF = 2.0
 
@@ -73,6 +73,7 @@ class Lane:
         self._executor = JobExecutor(settings, scheduler, make_job, write, hook, self._clock, wall)
         self._closing = asyncio.Event()
         self._left = asyncio.Event()
+        self._rewind_due = asyncio.Event()
         self._releasing = asyncio.Lock()
         self._joined = False
         self._rebalancing = True
@@ -86,9 +87,10 @@ class Lane:
         """
         polling = asyncio.create_task(self._consume(), name=f"{self.name}-poll")
         ticking = asyncio.create_task(self._tick_loop(), name=f"{self.name}-tick")
+        rewinding = asyncio.create_task(self._rewind_loop(), name=f"{self.name}-rewind")
         # During a rebalance `getmany` waits for an assignment, which never comes after `stop`.
         leaving = asyncio.create_task(self._left.wait(), name=f"{self.name}-leave")
-        tasks = {polling, ticking, leaving}
+        tasks = {polling, ticking, rewinding, leaving}
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -132,54 +134,86 @@ class Lane:
             if self._executor.fatal_error is not None:
                 raise self._executor.fatal_error  # going on could lose a record
             try:
-                if not self._committer.trusted:
-                    await self._rewind()
                 batches = await self._source.poll(POLL_TIMEOUT, POLL_RECORDS)
             except SourceClosed:
                 return
             except Exception as error:  # noqa: BLE001 - seek back to what was not delivered, and go on
-                self._committer.distrust_positions()
+                self._doubt_positions()
                 self._hook(PollFailed(self.name, f"{type(error).__name__}: {error}"))
                 await self._pause_for(POLL_BACKOFF)
                 continue
             self._last_poll = self._wall()
             if batches:
                 self._begin_assignment()
-                if truncated := [
-                    batch for batch in batches if self._scheduler.is_truncated(batch.partition, batch.records)
-                ]:
-                    await self._reset(truncated)
-                    continue
-                for batch in batches:
-                    self._scheduler.deliver(batch.partition, batch.records, batch.position)
+                await self._deliver(batches)
             self._update_pauses()
             self._executor.start_ready()
 
-    async def _reset(self, truncated: list[Batch]) -> None:
-        """A partition's log was truncated, so known offsets now stand for other records. Read it from its new start,
-        and the other partitions from their committed offsets.
+    async def _deliver(self, batches: list[Batch]) -> None:
+        went_back = []
+        for batch in batches:
+            if self._scheduler.is_behind(batch.partition, batch.records):
+                went_back.append(batch)
+            else:
+                self._scheduler.deliver(batch.partition, batch.records, batch.position)
+        if went_back:
+            await self._reset_truncated(went_back)
+
+    async def _reset_truncated(self, went_back: list[Batch]) -> None:
+        """The consumer went back to the start of partitions. If their logs were truncated, known offsets now stand for
+        other records: read them from the new start, and the other partitions from their committed offsets. If their
+        ends show that they were not, read on where the consumer left off.
         """
-        for batch in truncated:
-            first, (topic, number) = batch.records[0].offset, batch.partition
-            self._hook(PollFailed(self.name, f"the log of {topic}[{number}] was truncated: reading again from {first}"))
-        self._scheduler.reset({batch.partition: batch.records[0].offset for batch in truncated})
-        self._committer.distrust_positions()
-        await self._executor.cancel()
+        epoch = self._scheduler.epoch
+        ends = await ask_each(self._source.end_of, [batch.partition for batch in went_back], REWIND_TIMEOUT)
+        if epoch != self._scheduler.epoch:
+            return
+        truncated: dict[Partition, int] = {}
+        for partition, records, _ in went_back:
+            first, expected = records[0].offset, self._scheduler.trackers[partition].position
+            text = f"the consumer went back from {expected} to {first}: reading on from {expected}"
+            if partition in ends and ends[partition] < expected:
+                truncated[partition] = first
+                text = f"the log was truncated from {expected} to {ends[partition]}: reading again from {first}"
+            self._hook(PollFailed(self.name, f"{partition.topic}[{partition.number}]: {text}"))
+        if truncated:
+            self._scheduler.reset(truncated)
+        self._doubt_positions()
+        if truncated:
+            await self._executor.cancel()
 
-    async def _rewind(self) -> None:
-        """Seek back to what a failed poll lost: the records that it had already taken of other partitions.
+    def _doubt_positions(self) -> None:
+        self._scheduler.poll_failed()
+        self._rewind_due.set()
 
-        Partitions that lost nothing stay where they are: a seek discards what is prefetched, and one unreadable
+    async def _rewind_loop(self) -> None:
+        """After a failed poll, rewind each partition by itself: one that has no leader holds up no other."""
+        while True:
+            await self._rewind_due.wait()
+            self._rewind_due.clear()
+            while in_doubt := self._scheduler.in_doubt():
+                epoch = self._scheduler.epoch
+                await ask_each(self._rewind, in_doubt, REWIND_TIMEOUT)
+                if epoch == self._scheduler.epoch and (left := self._scheduler.in_doubt() & in_doubt):
+                    names = ", ".join(f"{topic}[{number}]" for topic, number in sorted(left))
+                    self._hook(PollFailed(self.name, f"no position of {names}: reading the other partitions"))
+                    await asyncio.sleep(POLL_BACKOFF)
+
+    async def _rewind(self, partition: Partition) -> None:
+        """Seek back to what a failed poll lost: records that it had already taken of this partition.
+
+        A partition that lost nothing stays where it is: a seek discards what is prefetched, and one unreadable
         partition would keep all others from being read.
         """
-        trackers = self._scheduler.trackers
-        async with asyncio.timeout(REWIND_TIMEOUT):
-            for partition, tracker in list(trackers.items()):
-                moved = await self._source.position(partition) != tracker.position
-                if moved and self._scheduler.trackers is trackers:
-                    self._source.seek(partition, tracker.position)
-            await self._source.seek_to_committed(self._scheduler.assigned - self._scheduler.trackers.keys())
-        self._committer.trust_positions()
+        epoch, position, start = self._scheduler.epoch, None, 0
+        if partition in self._scheduler.trackers:
+            position = await self._source.position(partition)
+        else:
+            committed, beginning = await self._source.start_of(partition)
+            start = beginning if committed is None else max(committed, beginning)
+        target = self._scheduler.rewind(epoch, partition, position, start)
+        if target is not None:
+            self._source.seek(partition, target)
 
     async def _pause_for(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
@@ -195,6 +229,7 @@ class Lane:
         if not self._scheduler.assigned and not self._closing.is_set():
             self._scheduler.assign(self._source.assignment())
             self._source.forget_pauses()
+            self._rewind_due.set()
 
     async def assigned(self) -> None:
         """The listener's call after an assignment. The epoch moves before the first await."""

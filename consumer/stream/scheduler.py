@@ -60,6 +60,9 @@ class LaneScheduler:
         self._completed: dict[Partition, CompletedOffsets] = {}
         self._assigned: frozenset[Partition] = frozenset()
         self._probe: WorkItem | None = None
+        self._positions_in_doubt = False
+        self._rewound: set[Partition] = set()
+        self.failed_polls = 0
 
     # Assignments
 
@@ -68,6 +71,7 @@ class LaneScheduler:
         self.revoke()
         self._assigned = frozenset(partitions)
         self._completed = {p: done for p, done in self._completed.items() if p in self._assigned}
+        self._rewound = set()
         self.stopped = False
 
     def stop(self) -> None:
@@ -96,9 +100,10 @@ class LaneScheduler:
     def deliver(self, partition: Partition, records: list[Record], position: int) -> None:
         """Take the records that a poll returned for a partition, in order, and the position after them.
 
-        Records of a partition that is not assigned are dropped; its owner gets them.
+        Records of a partition that is not assigned are dropped; its owner gets them. So are those of a partition in
+        doubt; they are read again after its rewind.
         """
-        if partition not in self._assigned or not records:
+        if partition not in self._assigned or partition in self.in_doubt() or not records:
             return
         tracker = self.locate(partition, records[0].offset)
         unprocessed = set(tracker.deliver([record.offset for record in records], position))
@@ -109,10 +114,10 @@ class LaneScheduler:
                 fallback_key = self._fallback_key(record) if record.key is None else None
                 self.keys.add(WorkItem(record, self.epoch, fallback_key))
 
-    def is_truncated(self, partition: Partition, records: list[Record]) -> bool:
+    def is_behind(self, partition: Partition, records: list[Record]) -> bool:
         """Whether these records lie below what this partition already delivered.
 
-        An unclean election or a lost disk truncated its log, and new records now have the old offsets.
+        The consumer went back by itself: an unclean election or a lost disk may have truncated the log.
         """
         tracker = self.trackers.get(partition)
         return tracker is not None and bool(records) and records[0].offset < tracker.position
@@ -135,6 +140,37 @@ class LaneScheduler:
             self.trackers[partition] = tracker
             self._loads[partition] = PartitionLoad(self._limits.share(len(self._assigned)))
         return tracker
+
+    # Rewinds
+
+    def poll_failed(self) -> None:
+        """A poll raised: the consumer's positions may have moved over records that it never returned."""
+        self._positions_in_doubt = True
+        self._rewound = set()
+        self.failed_polls += 1
+
+    def in_doubt(self) -> frozenset[Partition]:
+        """The partitions whose position may lie beyond what was delivered, because a poll failed."""
+        return self._assigned - self._rewound if self._positions_in_doubt else frozenset()
+
+    def rewind(self, epoch: int, partition: Partition, position: int | None, start: int) -> int | None:
+        """Take a partition out of doubt. The caller must seek before anything else runs.
+
+        Args:
+            epoch: when `position` and `start` were asked for.
+            position: the consumer's; None if unknown.
+            start: where a partition without a tracker begins.
+
+        Returns:
+            where to seek; None if the position is right, or the assignment is over.
+        """
+        if epoch != self.epoch:
+            return None
+        tracker = self.locate(partition, start)
+        self._rewound.add(partition)
+        if self._assigned == self._rewound:
+            self._positions_in_doubt = False
+        return None if tracker.position == position else tracker.position
 
     # Work
 

@@ -6,14 +6,18 @@ already taken; `getmany` must never be cancelled.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from aiokafka import AIOKafkaConsumer, ConsumerRebalanceListener, TopicPartition
-from aiokafka.errors import ConsumerStoppedError
+from aiokafka.client import AIOKafkaClient
+from aiokafka.errors import ConsumerStoppedError, for_code
+from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer.stream.records import Partition, Record
+
+T = TypeVar("T")
 
 
 class Batch(NamedTuple):
@@ -49,12 +53,12 @@ class Source(Protocol):
 
     async def position(self, partition: Partition) -> int: ...
 
-    async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
-        """The committed offset (None if none) and the log start of each partition."""
+    async def start_of(self, partition: Partition) -> tuple[int | None, int]:
+        """The committed offset (None if none) and the log start."""
         ...
 
-    async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
-        """Read from the committed offset next, or from the log start where there is none."""
+    async def end_of(self, partition: Partition) -> int:
+        """The log end."""
         ...
 
     def seek(self, partition: Partition, offset: int) -> None: ...
@@ -83,6 +87,7 @@ class KafkaSource:
 
     async def start(self, assignments: Assignments) -> None:
         consumer = self._make()
+        check_offset_fetches(consumer._client)  # noqa: SLF001 - see there
         consumer.subscribe(self._topics, listener=_Listener(assignments))
         self._consumer = consumer
         try:
@@ -119,19 +124,16 @@ class KafkaSource:
     async def position(self, partition: Partition) -> int:
         return int(await self._consumer.position(TopicPartition(*partition)))
 
-    async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
-        tps = [TopicPartition(*partition) for partition in partitions]
-        if not tps:
-            return {}
-        # Side by side: aiokafka asks for one partition at a time, and a thousand calls in turn would not end in time.
-        beginnings, *committed = await asyncio.gather(
-            self._consumer.beginning_offsets(tps), *(self._consumer.committed(tp) for tp in tps)
+    async def start_of(self, partition: Partition) -> tuple[int | None, int]:
+        tp = TopicPartition(*partition)
+        beginnings, committed = await asyncio.gather(
+            self._consumer.beginning_offsets([tp]), self._consumer.committed(tp)
         )
-        return {Partition(*tp): (offset, beginnings[tp]) for tp, offset in zip(tps, committed, strict=True)}
+        return committed, beginnings[tp]
 
-    async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
-        for partition, (committed, beginning) in (await self.starts(partitions)).items():
-            self.seek(partition, beginning if committed is None else max(committed, beginning))
+    async def end_of(self, partition: Partition) -> int:
+        tp = TopicPartition(*partition)
+        return int((await self._consumer.end_offsets([tp]))[tp])
 
     def seek(self, partition: Partition, offset: int) -> None:
         self._consumer.seek(TopicPartition(*partition), offset)
@@ -155,12 +157,47 @@ class KafkaSource:
         self._paused = set()
 
 
-def committed_at(metadata: str) -> float | None:
+def check_offset_fetches(client: AIOKafkaClient) -> None:
+    """Make a client raise the error of an OffsetFetch response as a whole.
+
+    aiokafka ignores it: while the coordinator moves or loads, a group would seem to have committed nothing, and read
+    its topics from the start.
+    """
+    send: Callable[..., Awaitable[Any]] = client.send
+
+    async def checked_send(node_id: int, request: object, **options: Any) -> Any:
+        response = await send(node_id, request, **options)
+        if isinstance(request, OffsetFetchRequest) and (code := getattr(response, "error_code", 0)):
+            raise for_code(code)
+        return response
+
+    client.send = checked_send  # type: ignore[method-assign]
+
+
+async def ask_each(
+    ask: Callable[[Partition], Awaitable[T]], partitions: Iterable[Partition], timeout: float
+) -> dict[Partition, T]:
+    """Ask for each partition, side by side; the answers that come in time. A partition may have no leader."""
+
+    async def answer(partition: Partition) -> T:
+        async with asyncio.timeout(timeout):
+            return await ask(partition)
+
+    asked = list(partitions)
+    answers = await asyncio.gather(*map(answer, asked), return_exceptions=True)
+    return {
+        partition: answer
+        for partition, answer in zip(asked, answers, strict=True)
+        if not isinstance(answer, BaseException)
+    }
+
+
+def committed_at(metadata: str | None) -> float | None:
     """When a commit was made, in seconds since the epoch, from the metadata that `KafkaSource` adds to it; None for a
     commit of another client.
     """
     try:
-        return datetime.fromisoformat(metadata).timestamp()
+        return datetime.fromisoformat(metadata or "").timestamp()
     except ValueError:
         return None
 

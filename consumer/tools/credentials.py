@@ -35,14 +35,16 @@ class ToolError(Exception):
 
     Args:
         message: for the agent; says what is wrong, never whose memory is concerned.
-        status: for HTTP: 401 if the caller is not authenticated, 403 if the agent may not use memory, 400 and 413 for
-            an invalid call.
+        status: for HTTP: 401 if the caller is not authenticated, 403 if the agent may not use memory, 429 for too many
+            calls, 400, 408 and 413 for an invalid call.
+        retry_after: seconds after which to try again.
     """
 
-    def __init__(self, message: str, status: int = 401) -> None:
+    def __init__(self, message: str, status: int = 401, retry_after: int | None = None) -> None:
         super().__init__(message)
         self.message = message
         self.status = status
+        self.retry_after = retry_after
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""Authenticates, times and counts every tool call; never raises."""
+"""Authenticates, limits, times and counts every tool call; never raises."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 
 from consumer.errors import HandlingError
 from consumer.tools.authenticator import Authenticator
+from consumer.tools.call_limits import CallLimits
 from consumer.tools.credentials import Agent, ToolError, read_claims
 from consumer.tools.results import Tool, ToolOutcome, ToolResult, denied, failed, timed_out
 from consumer.tools.service import NOT_SAVED, NOT_SEARCHED, MemoryService
@@ -50,10 +51,16 @@ class ToolDispatcher:
     """
 
     def __init__(
-        self, service: MemoryService, authenticator: Authenticator, observe: Observe, warn: Callable[..., None]
+        self,
+        service: MemoryService,
+        authenticator: Authenticator,
+        limits: CallLimits,
+        observe: Observe,
+        warn: Callable[..., None],
     ) -> None:
         self.service = service
         self._authenticator = authenticator
+        self._limits = limits
         self._observe = observe
         self._warn = warn
 
@@ -94,8 +101,9 @@ class ToolDispatcher:
         effect = NOT_SAVED if tool is Tool.RETAIN else NOT_SEARCHED
         try:
             self._check_enabled(agent)
-            async with asyncio.timeout_at(context.started + BUDGET):
-                return await function(agent)
+            with self._limits.call(tool, agent) as refund_if_cached:
+                async with asyncio.timeout_at(context.started + BUDGET):
+                    return refund_if_cached(await function(agent))
         except ToolError as error:
             return denied(error)
         except TimeoutError:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from http import HTTPStatus
 
 from consumer.errors import HandlingError, Permanent, Upstream
 from consumer.memory.formatting import format_memories
@@ -37,6 +38,7 @@ class ToolOutcome(StrEnum):
     LIVE = "live"  # searched in or stored to Hindsight now
     EMPTY = "empty"  # nothing relevant
     DENIED = "denied"  # refused: not authenticated, not permitted, or an invalid call
+    LIMITED = "limited"  # refused: too many calls of the agent or its company
     FAILED = "failed"  # Hindsight or Paperclip failed, or did not answer in time
 
 
@@ -60,7 +62,7 @@ class ToolResult:
     @property
     def ok(self) -> bool:
         """Whether the call succeeded."""
-        return self.outcome not in (ToolOutcome.DENIED, ToolOutcome.FAILED)
+        return self.outcome not in (ToolOutcome.DENIED, ToolOutcome.LIMITED, ToolOutcome.FAILED)
 
 
 def memories(texts: Iterable[str], outcome: ToolOutcome) -> ToolResult:
@@ -85,7 +87,8 @@ def _truncate(lines: str) -> str:
 
 def denied(error: ToolError) -> ToolResult:
     """A refused call."""
-    return ToolResult(error.message, ToolOutcome.DENIED, error.status)
+    outcome = ToolOutcome.LIMITED if error.status == HTTPStatus.TOO_MANY_REQUESTS else ToolOutcome.DENIED
+    return ToolResult(error.message, outcome, error.status, error.retry_after)
 
 
 def failed(effect: str, error: HandlingError) -> ToolResult:

@@ -1,6 +1,6 @@
 """The rows of everything around the lanes: Hindsight, tools, relay, dead letters, exporters."""
 
-from panels import Look, P, Panel, Row, quantiles, rate
+from deploy.grafana.panels import Look, P, Panel, Row, quantiles, rate
 
 ROWS = [
     Row(
@@ -68,10 +68,10 @@ ROWS = [
                 quantiles("tool_call_duration_seconds", "tool"),
             ),
             Panel(
-                "Failed and denied",
-                "Calls that failed, and calls that were refused.",
+                "Failed, denied and limited",
+                "Calls that failed, that were refused, or that exceeded the limits of an agent or company.",
                 "reqps",
-                {"{{outcome}}": rate("tool_calls_total", "outcome", where='{outcome=~"failed|denied"}')},
+                {"{{outcome}}": rate("tool_calls_total", "outcome", where='{outcome=~"failed|denied|limited"}')},
             ),
         ],
     ),

@@ -17,11 +17,13 @@ import trustme
 from consumer.errors import SettingsError
 from consumer.http.backends import open_transport
 from consumer.http.transport import (
+    MAX_BODY,
     ConnectError,
     ConnectionLost,
     Request,
     RequestTimeout,
     Response,
+    ResponseTooLarge,
     Transport,
     TransportError,
 )
@@ -140,6 +142,12 @@ async def test_a_redirect_is_a_reply(send: Transport, server: Server, status: in
     assert [seen.target for seen in server.seen] == ["/trailing/"]
 
 
+async def test_a_header_of_9000_bytes_is_read(send: Transport, server: Server) -> None:
+    server.answer = reply(set_cookie="session=" + "x" * 9000, x_last="read")
+    answer = await send(post(server.url))
+    assert (len(answer.headers["set-cookie"]), answer.headers["x-last"]) == (9008, "read")
+
+
 async def test_no_cookie_is_kept(send: Transport, server: Server) -> None:
     server.answer = reply(set_cookie="session=1; Path=/")
     await send(post(server.url))
@@ -166,6 +174,33 @@ async def test_a_chunked_reply(send: Transport, server: Server) -> None:
     assert (await send(post(server.url))).body == b"abcde"
 
 
+async def endless(_seen: Seen, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
+    while True:
+        writer.write(b"10000\r\n" + bytes(1 << 16) + b"\r\n")
+        await writer.drain()
+
+
+TOO_LARGE: dict[str, Answer] = {
+    "an endless body": endless,
+    "a gzip bomb": reply(body=gzip.compress(bytes(MAX_BODY + 1)), content_encoding="gzip"),
+}
+
+
+@pytest.mark.parametrize("answer", TOO_LARGE.values(), ids=TOO_LARGE.keys())
+async def test_a_body_over_the_limit_is_not_read_further(send: Transport, server: Server, answer: Answer) -> None:
+    server.answer = answer
+    with pytest.raises(ResponseTooLarge, match="larger than 32 MiB"):
+        await send(post(server.url, timeout=60))
+    server.answer = reply()
+    assert (await send(post(server.url))).status == 200
+
+
+async def test_a_body_of_the_limit_is_read(send: Transport, server: Server) -> None:
+    server.answer = reply(body=gzip.compress(bytes(MAX_BODY), 1), content_encoding="gzip")
+    assert len((await send(post(server.url, timeout=60))).body) == MAX_BODY
+
+
 # What fails.
 
 
@@ -188,6 +223,7 @@ BROKEN: dict[str, Answer] = {
     "half a chunked body": closing(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"),
     "no HTTP": closing(b"SSH-2.0-OpenSSH_9.2\r\n\r\n"),
     "no gzip": reply(body=b"not gzip", content_encoding="gzip"),
+    "half a gzip body": reply(body=gzip.compress(b"whole")[:-9], content_encoding="gzip"),
 }
 
 

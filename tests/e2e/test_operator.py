@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.installation import gauge
-from tests.e2e.paperclip_company import PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import RelayInstallation
+from tests.support.installation import gauge
 from tests.support.kafka import Broker
 from tests.support.paperclip import OWNER, PASSWORD, Paperclip, Person, email_of, sign_up
+from tests.support.paperclip_company import PaperclipCompany, eventually, paperclip_company
+from tests.support.relay_installation import RelayInstallation
 
 pytestmark = [
     pytest.mark.e2e,

@@ -15,10 +15,10 @@ import pytest
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import free_port
 from demo.ours import command
-from tests.e2e.installation import Installation, RecordedCompany
-from tests.e2e.paperclip_company import PaperclipCompany, eventually, paperclip_company
+from tests.support.installation import Installation, RecordedCompany
 from tests.support.kafka import Broker
 from tests.support.paperclip import OWNER, PASSWORD, Packages, Paperclip, Target, email_of
+from tests.support.paperclip_company import PaperclipCompany, eventually, paperclip_company
 
 pytestmark = [pytest.mark.e2e, pytest.mark.authenticated, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

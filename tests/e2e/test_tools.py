@@ -20,9 +20,10 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.installation import Installation
-from tests.e2e.paperclip_company import eventually, paperclip_company
-from tests.e2e.tools_installation import (
+from tests.support.installation import Installation
+from tests.support.paperclip import Paperclip
+from tests.support.paperclip_company import eventually, paperclip_company
+from tests.support.tools_installation import (
     SECRET,
     AgentRun,
     Claude,
@@ -31,7 +32,6 @@ from tests.e2e.tools_installation import (
     ToolsInstallation,
     documented_script,
 )
-from tests.support.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.every_paperclip, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

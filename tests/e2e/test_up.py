@@ -12,11 +12,11 @@ from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import Server, answers, free_port
 from demo.findings import Metrics
 from demo.ours import command, environment
-from tests.e2e.installation import gauge, wait_until_true
-from tests.e2e.paperclip_company import SAY, PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import RelayInstallation
+from tests.support.installation import gauge, wait_until_true
 from tests.support.kafka import Broker
 from tests.support.paperclip import Paperclip
+from tests.support.paperclip_company import SAY, PaperclipCompany, eventually, paperclip_company
+from tests.support.relay_installation import RelayInstallation
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

@@ -19,7 +19,6 @@ from tests.integration.trap_rig import (
     Listener,
     caught_up,
     committed,
-    consumer,
     coordinator,
     lane,
     leave,
@@ -292,16 +291,7 @@ async def test_a_kafka_that_is_not_there_leaves_nothing_behind(topics: Topics) -
         await source.poll(0.01, 1)
 
 
-async def test_the_source_asks_nothing_about_no_partitions(topics: Topics) -> None:
-    topic = await topics.create("t")
-    source = KafkaSource(lambda: consumer(topics), [topic])
-    assert await source.starts([]) == {}
-    async with lane(topics, topic) as rig:
-        await until(lambda: rig.lane.state().joined)
-        assert await rig.source.starts([Partition(topic, 0)]) == {Partition(topic, 0): (None, 0)}
-
-
-async def test_the_source_goes_back_to_what_is_committed_or_to_the_logs_start(topics: Topics) -> None:
+async def test_the_source_tells_the_committed_offset_and_the_log_start(topics: Topics) -> None:
     topic = await topics.create("t")
     partition = Partition(topic, 0)
     await produce(topics, topic, [b"a", b"b"])
@@ -309,8 +299,6 @@ async def test_the_source_goes_back_to_what_is_committed_or_to_the_logs_start(to
         rig.gate.clear()
         await until(lambda: len(rig.begun) == 2)
         assert await rig.source.position(partition) == 2
-        await rig.source.seek_to_committed([partition])
-        assert await rig.source.position(partition) == 0
+        assert await rig.source.start_of(partition) == (None, 0)
         await rig.source.commit({partition: 1})
-        await rig.source.seek_to_committed([partition])
-        assert await rig.source.position(partition) == 1
+        assert await rig.source.start_of(partition) == (1, 0)

@@ -9,7 +9,7 @@ import pytest
 from consumer.errors import UpstreamDown
 from consumer.kafka.options import groupless_consumer, producer
 from consumer.kafka.producer import Publisher
-from consumer.relay.checkpoints import Checkpoint, Checkpoints, CommentPosition, RunPosition
+from consumer.relay.checkpoints import BackfillPosition, Checkpoint, Checkpoints, CommentPosition, RunPosition
 from consumer.relay.event_builder import OutgoingEvent, event_id
 from consumer.relay.publisher import EventPublisher
 from consumer.settings.model import Settings
@@ -57,15 +57,16 @@ async def test_checkpoints_read_are_those_written_last(
     )
     for checkpoint in (old, new, Checkpoint.fresh(OTHER, 17.5)):
         await first.write(checkpoint)
-    await first.write_backfill_position("one", 5.5)
-    await first.write_backfill_position("two", 6.5)
+    position = BackfillPosition(since=5, reached=5.5, skipped=(RUN,))
+    await first.write_backfill_position("one", position)
+    await first.write_backfill_position("two", position)
     await first.write_backfill_position("two", None)
 
     second = opened()
     await second.read()
     assert second.start == 17.5
     assert (second.get(COMPANY), second.get(OTHER)) == (new, Checkpoint.fresh(OTHER, 17.5))
-    assert (second.backfill_position("one"), second.backfill_position("two")) == (5.5, None)
+    assert (second.backfill_position("one"), second.backfill_position("two")) == (position, None)
 
 
 async def test_checkpoint_that_cannot_be_parsed_is_none(

@@ -15,6 +15,7 @@ from consumer.memory.policy import MemoryPolicy
 from consumer.paperclip.client import PaperclipClient
 from consumer.recalls import RecallCache
 from consumer.tools.authenticator import Authenticator
+from consumer.tools.call_limits import CallLimits
 from consumer.tools.credentials import Agent
 from consumer.tools.dispatcher import ToolDispatcher
 from consumer.tools.results import Tool, ToolOutcome
@@ -117,7 +118,7 @@ class ToolsFixture:
             self.warnings.append(event)
 
         authenticator = Authenticator(self.secret, self.paperclip.client.with_key, 30.0)
-        return ToolDispatcher(self.service, authenticator, observe, warn)
+        return ToolDispatcher(self.service, authenticator, CallLimits(32), observe, warn)
 
     def _paperclip_for(self, agent: Agent) -> PaperclipClient:
         return self.paperclip.client.with_key(agent.bearer) if agent.bearer else self.paperclip.client

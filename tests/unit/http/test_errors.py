@@ -15,7 +15,14 @@ from consumer.errors import (
     UpstreamDown,
 )
 from consumer.http.errors import classify, missing, retry_after
-from consumer.http.transport import ConnectError, ConnectionLost, RequestTimeout, Response, TransportError
+from consumer.http.transport import (
+    ConnectError,
+    ConnectionLost,
+    RequestTimeout,
+    Response,
+    ResponseTooLarge,
+    TransportError,
+)
 from tests.unit.http.scripted import answer
 
 HINDSIGHT, PAPERCLIP = Upstream.HINDSIGHT, Upstream.PAPERCLIP
@@ -144,6 +151,7 @@ def test_messages_name_what_failed_and_where() -> None:
     assert str(of(ConnectError("refused"))) == f"Hindsight: {ABOUT}: no connection: refused"
     assert str(of(RequestTimeout("15 s"))) == f"Hindsight: {ABOUT}: timed out: 15 s"
     assert str(of(ConnectionLost("reset"))) == f"Hindsight: {ABOUT}: the connection broke: reset"
+    assert str(of(ResponseTooLarge())) == f"Hindsight: {ABOUT}: the response is larger than 32 MiB"
 
 
 def test_a_422_says_which_field_and_never_what_stood_there() -> None:
@@ -191,3 +199,9 @@ def test_every_reply_has_a_meaning(status: int, body: bytes, headers: dict[str, 
 def test_retry_after_never_raises(value: str, date: str) -> None:
     seconds: Any = retry_after(Response(503, {"retry-after": value, "date": date}, b""), NOW)
     assert seconds is None or 0 <= seconds <= 86_400
+
+
+def test_a_response_over_the_limit_is_a_dead_letter() -> None:
+    error = of(ResponseTooLarge())
+    assert isinstance(error, Permanent)
+    assert error.reason is DeadLetterReason.TOO_LARGE

@@ -1,6 +1,5 @@
 import json
 import logging
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -19,14 +18,8 @@ class Clock:
 
 
 @pytest.fixture(autouse=True)
-def logging_as_before() -> Iterator[None]:
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    root.handlers[:] = []
-    yield
-    structlog.reset_defaults()
-    root.handlers[:] = handlers
-    root.setLevel(level)
+def no_handlers() -> None:
+    logging.getLogger().handlers[:] = []
 
 
 def lines(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
@@ -56,6 +49,14 @@ def test_console_lines_are_for_people(capsys: pytest.CaptureFixture[str]) -> Non
     assert "record handled" in output
     assert "offset=7" in output
     assert "\x1b" not in output
+
+
+def test_console_lines_contain_no_control_characters_of_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.CONSOLE, LogLevel.INFO)
+    logging.getLogger("aiokafka").warning("unknown topic %s", "\x1b[2J\x9b31m\r\nforged line")
+    output = capsys.readouterr().err
+    assert len(output.splitlines()) == 1
+    assert not {"\x1b", "\x9b", "\r"} & set(output)
 
 
 @pytest.mark.parametrize("log_format", LogFormat)

@@ -9,6 +9,7 @@ from consumer.paperclip.models import Identity, KeyKind
 from consumer.relay.checkpoints import Checkpoint, CommentPosition, RunPosition
 from consumer.relay.comment_poller import CommentPoller
 from consumer.relay.company_follower import CompanyFollower
+from consumer.relay.concurrency import Pace
 from consumer.relay.enrichment import EventEnricher
 from consumer.relay.hooks import Notice, RelayEvent, RelayState, Source, StateChanged
 from consumer.relay.protocols import PollResult
@@ -35,6 +36,17 @@ class ScriptedPoller(Generic[P]):
         self.sweeps.append(full_sweep)
         self.changed.append(changed)
         return self.answer(position)
+
+
+class RecordingPace(Pace):
+    """Lets everybody through at once. `requests`: how many were announced."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.requests = 0
+
+    async def wait(self, requests: int) -> None:
+        self.requests += requests
 
 
 class FakeCheckpoints:
@@ -108,7 +120,10 @@ class RelayHarness:
         self.start = start
         self.feed, self.server, self.checkpoints = FakeFeedClient(), FakeServer(), FakeCheckpoints()
         self.reported: list[RelayEvent] = []
-        self.enricher = EventEnricher(self.feed, self.reported.append, True, every_issue, lambda: self.feed.now)
+        self.pace = RecordingPace()
+        self.enricher = EventEnricher(
+            self.feed, self.reported.append, True, every_issue, lambda: self.feed.now, pace=self.pace
+        )
         self.comment_position = CommentPosition(activity=start, issues=start)
         self.run_position = RunPosition(created=start)
         self.followers: dict[str, FakeFollower] = {}

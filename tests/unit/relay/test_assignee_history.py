@@ -83,7 +83,7 @@ def history(feed: FakeFeedClient, issue: str) -> IssueHistory:
 
 
 async def assignee(feed: FakeFeedClient, issue: str, time: str, assignees: AssigneeCache | None = None) -> str | None:
-    then = await histories(feed, assignees).issue_at(issue, time)
+    then = await histories(feed, assignees).issue_at(issue, time, pace=None)
     assert then is not None
     agent: str | None = then["assigneeAgentId"]
     return agent
@@ -204,6 +204,6 @@ async def test_change_after_the_time_outweighs_the_cached_assignee(feed: FakeFee
 async def test_batch_reads_each_issue_once_and_has_none_for_an_unknown_one(feed: FakeFeedClient) -> None:
     issue = feed.add_issue(agent=feed.agent_ids[0])
     batch = histories(feed)
-    await asyncio.gather(*(batch.issue_at(issue, feed.time) for _ in range(5)))
+    await asyncio.gather(*(batch.issue_at(issue, feed.time, pace=None) for _ in range(5)))
     assert (feed.calls["issue_json"], feed.calls["activity"]) == (1, 1)
-    assert await batch.issue_at("eaeadea7-4ac3-45e4-a173-53a04acf0674", feed.time) is None
+    assert await batch.issue_at("eaeadea7-4ac3-45e4-a173-53a04acf0674", feed.time, pace=None) is None

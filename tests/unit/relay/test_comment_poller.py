@@ -261,6 +261,24 @@ async def test_refused_key_moves_no_position(relay: RelayHarness) -> None:
         assert relay.comment_position == CommentPosition(activity=NOON, issues=NOON)
 
 
+async def test_lookups_for_the_past_are_paced_and_made_once_for_an_issue(relay: RelayHarness) -> None:
+    issue = relay.feed.add_issue()
+    for _ in range(module.CHUNK + 1):
+        relay.feed.add_comment(issue)
+    relay.feed.advance(3_600)
+    await relay.poll_comments(full_sweep=False)
+    assert len(relay.publisher.events) == module.CHUNK + 1
+    assert (relay.feed.calls["issue_json"], relay.feed.calls["activity"]) == (1, 1)
+    assert relay.pace.requests == 3  # these, and the second page of the audit feed
+
+
+async def test_lookups_for_fresh_comments_are_not_paced(relay: RelayHarness) -> None:
+    relay.feed.add_comment(relay.feed.add_issue())
+    await relay.poll_comments()
+    assert relay.pace.requests == 0
+    assert relay.feed.calls["issue_json"] == 1
+
+
 async def test_lookups_of_many_comments_are_made_a_few_at_a_time(
     relay: RelayHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:

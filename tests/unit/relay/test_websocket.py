@@ -55,6 +55,15 @@ async def test_status_of_a_run_without_a_uuid_triggers_a_poll_for_no_run_in_part
     assert listener.runs.take() == ((), False)
 
 
+async def test_message_nested_too_deeply_sets_its_trigger() -> None:
+    listener = Listener()
+    deep = "[" * 100_000 + "]" * 100_000
+    listener.websocket.handle(
+        f'{{"type":"heartbeat.run.status","payload":{{"runId":"{COMPANY}","status":"running","x":{deep}}}}}'
+    )
+    assert listener.runs.take() == ((COMPANY,), False)
+
+
 async def test_closed_websocket_is_opened_again_and_sets_full_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("consumer.relay.websocket.FIRST_RETRY", 0.001)
     requests: list[str] = []
@@ -75,6 +84,30 @@ async def test_closed_websocket_is_opened_again_and_sets_full_sweeps(monkeypatch
     assert listener.comments.take() == ((), True)
     assert listener.runs.take() == ((RUN,), True)
     assert not listener.websocket.connected
+
+
+async def test_a_message_over_the_limit_is_not_read_and_the_websocket_opened_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("consumer.relay.websocket.FIRST_RETRY", 0.001)
+    monkeypatch.setattr("consumer.relay.websocket.MAX_BODY", 1000)
+    requests: list[str] = []
+    handled: list[int] = []
+
+    async def handle(request: web.Request) -> web.WebSocketResponse:
+        requests.append(request.path)
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        await socket.send_str("x" * 900)
+        await socket.send_str("x" * 1001)
+        await socket.receive()
+        return socket
+
+    async with served(web.get("/api/companies/{id}/events/ws", handle)) as url:
+        listener = Listener(url)
+        monkeypatch.setattr(listener.websocket, "handle", lambda text: handled.append(len(text)))
+        await listen_until(listener, lambda: len(requests) >= 2)
+    assert set(handled) == {900}
 
 
 async def test_refused_websocket_sets_no_trigger() -> None:

@@ -12,4 +12,6 @@ def short_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lane, "TICK", 0.005)
     monkeypatch.setattr(executor, "CANCEL_TIMEOUT", 0.05)
     monkeypatch.setattr(lane, "JOIN_BACKOFF", 0.005)
+    monkeypatch.setattr(lane, "REWIND_TIMEOUT", 0.05)
     monkeypatch.setattr(committer, "COMMIT_TIMEOUT", 0.05)
+    monkeypatch.setattr(committer, "POSITION_TIMEOUT", 0.05)

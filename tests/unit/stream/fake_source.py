@@ -6,7 +6,7 @@ while one is under way, whatever their timeout; a poll that raises has moved pos
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 
 from consumer.stream.records import Partition, Record
 from consumer.stream.source import Assignments, Batch, SourceClosed
@@ -21,7 +21,7 @@ class FakeSource:
         commits: every commit that arrived, in order.
         failures: each makes one poll raise, after it has taken all records.
         on_commit: awaited before a commit arrives; may hang or raise.
-        on_stop, on_start: awaited in `stop` and `start`.
+        on_stop, on_start, on_start_of: awaited in `stop`, `start` and `start_of`.
         delivered: offsets that a poll has returned.
     """
 
@@ -35,7 +35,7 @@ class FakeSource:
         self.on_commit: Callable[[], Awaitable[None]] | None = None
         self.on_stop: Callable[[], Awaitable[None]] | None = None
         self.on_start: Callable[[], Awaitable[None]] | None = None
-        self.on_seek_to_committed: Callable[[], Awaitable[None]] | None = None
+        self.on_start_of: Callable[[Partition], Awaitable[None]] | None = None
         self.delivered: list[tuple[Partition, int]] = []
         self.paused: set[Partition] = set()
         self._believed: set[Partition] = set()
@@ -73,6 +73,11 @@ class FakeSource:
         """The log is lost; a consumer that was beyond its end reads on from its start."""
         self.logs[partition], self.ends[partition], self.beginnings[partition] = [], 0, 0
         self._positions[partition] = 0
+
+    def go_back(self, partition: Partition = P0) -> None:
+        """The consumer resets a position to the log's start, although the log is whole."""
+        self._positions[partition] = self.beginnings[partition]
+        self._news.set()
 
     @property
     def listener(self) -> Assignments:
@@ -157,14 +162,13 @@ class FakeSource:
     async def position(self, partition: Partition) -> int:
         return self._positions[partition]
 
-    async def starts(self, partitions: Iterable[Partition]) -> dict[Partition, tuple[int | None, int]]:
-        return {p: (self.committed.get(p), self.beginnings[p]) for p in partitions}
+    async def start_of(self, partition: Partition) -> tuple[int | None, int]:
+        if self.on_start_of is not None:
+            await self.on_start_of(partition)
+        return self.committed.get(partition), self.beginnings[partition]
 
-    async def seek_to_committed(self, partitions: Iterable[Partition]) -> None:
-        if self.on_seek_to_committed is not None:
-            await self.on_seek_to_committed()
-        for partition in partitions:
-            self.seek(partition, self.committed.get(partition, self.beginnings[partition]))
+    async def end_of(self, partition: Partition) -> int:
+        return self.ends[partition]
 
     def seek(self, partition: Partition, offset: int) -> None:
         assert partition in self._positions, "a seek in a partition that is not ours"

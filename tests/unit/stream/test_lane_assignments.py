@@ -9,6 +9,7 @@ from consumer.errors import DeadLetterReason, Permanent
 from consumer.stream import lane
 from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.hooks import AttemptOutcome, CommitFinished, CommitResult, PollFailed, Rebalanced, RebalanceKind
+from consumer.stream.records import Partition
 from tests.unit.stream.harness import LaneHarness, eventually, running_lane
 from tests.unit.stream.samples import P0, P1
 
@@ -271,24 +272,97 @@ async def test_a_poll_that_raises_before_anything_was_read_loses_nothing(monkeyp
 
 
 async def test_a_rewind_is_retried_until_it_works_and_nothing_is_committed_meanwhile() -> None:
-    async with running_lane(P0, P1) as harness:
+    async with running_lane() as harness:
         harness.source.produce(b"a")
         await eventually(lambda: harness.lag == 0)
-        tries = 0
+        position, tries = harness.source.position, 0
 
-        async def fail() -> None:
+        async def fail(partition: Partition) -> int:
             nonlocal tries
             tries += 1
             raise OSError("no broker")
 
-        harness.source.on_seek_to_committed = fail
+        harness.source.position = fail  # type: ignore[method-assign]
         harness.source.failures.append(OSError())
         harness.source.produce(b"b")
         await eventually(lambda: tries > 3)
         assert harness.source.committed == {P0: 1}
-        harness.source.on_seek_to_committed = None
+        assert "no position of comments[0]" in harness.events_of(PollFailed)[-1].error
+        harness.source.position = position  # type: ignore[method-assign]
         await harness.drain()
         assert harness.jobs.order[0, b"b"] == [1]
+
+
+@pytest.mark.parametrize("hangs", [True, False])
+async def test_a_partition_without_a_leader_keeps_no_other_from_being_read(hangs: bool) -> None:
+    """Its position cannot be corrected after a failed poll; the others must go on, and it is read once it is back."""
+    async with running_lane(P0, P1) as harness:
+        back, position = asyncio.Event(), harness.source.position
+
+        async def ask_leader(partition: Partition) -> None:
+            if partition == P1 and not back.is_set():
+                if not hangs:
+                    raise OSError("no leader")
+                await asyncio.Event().wait()
+
+        async def position_at_leader(partition: Partition) -> int:
+            await ask_leader(partition)
+            return await position(partition)
+
+        harness.source.position = position_at_leader  # type: ignore[method-assign]
+        harness.source.on_start_of = ask_leader
+        harness.source.failures.append(OSError())
+        harness.source.produce(b"lost", partition=P0)
+        harness.source.produce(b"lost", partition=P1)
+        await eventually(lambda: harness.jobs.order[0, b"lost"] == [0])
+        harness.source.produce(b"next", partition=P0)
+        harness.source.produce(b"next", partition=P1)
+        await eventually(lambda: harness.source.committed.get(P0) == 2)
+        assert harness.jobs.order[1, b"next"] == []
+        back.set()
+        await harness.drain()
+        assert harness.jobs.order[1, b"lost"] == [0]
+        assert harness.jobs.order[1, b"next"] == [1]
+
+
+async def test_a_partition_that_is_located_during_a_rewind_is_rewound_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A tick locates the partition while the rewind waits for another partition's position."""
+    monkeypatch.setattr(lane, "TICK", 3_600.0)
+    async with running_lane(P0, P1, joined=False) as harness:
+        await eventually(lambda: harness.source.polls)
+        await harness.source.rebalance(P0, P1)
+        harness.scheduler.locate(P0, 0)
+        waiting, go, position = asyncio.Event(), asyncio.Event(), harness.source.position
+
+        async def slowly(partition: Partition) -> int:
+            waiting.set()
+            await go.wait()
+            return await position(partition)
+
+        async def slow_start(_partition: Partition) -> None:
+            await go.wait()
+
+        harness.source.position = slowly  # type: ignore[method-assign]
+        harness.source.on_start_of = slow_start
+        harness.source.failures.append(OSError())
+        harness.source.produce(b"a", partition=P1)
+        await waiting.wait()
+        harness.scheduler.locate(P1, 0)
+        harness.source.position = position  # type: ignore[method-assign]
+        go.set()
+        await eventually(lambda: harness.jobs.order[1, b"a"] == [0])
+
+
+async def test_a_poll_that_raises_before_the_assignment_is_known_loses_nothing() -> None:
+    async with running_lane(joined=False) as harness:
+        await eventually(lambda: harness.source.polls)
+        await harness.source.revoke()
+        harness.source.failures.append(OSError())
+        harness.source.produce(b"a")
+        harness.source.assign(P0)
+        await eventually(lambda: harness.events_of(PollFailed))
+        await harness.source.listener.assigned()
+        await eventually(lambda: harness.jobs.order[0, b"a"] == [0])
 
 
 async def test_a_rewind_interrupted_by_a_rebalance_does_not_seek_the_new_assignment() -> None:
@@ -336,10 +410,53 @@ async def test_a_truncated_log_is_read_from_its_new_start_and_other_partitions_l
         await eventually(lambda: harness.events_of(PollFailed))
         harness.jobs.gate.set()
         await eventually(lambda: harness.source.committed == {P0: 3, P1: 2})
-        assert "was truncated: reading again from 0" in harness.events_of(PollFailed)[0].error
+        assert (
+            "comments[0]: the log was truncated from 5 to 3: reading again from 0"
+            in harness.events_of(PollFailed)[0].error
+        )
         assert [harness.jobs.order[0, f"new{n}".encode()] for n in range(3)] == [[0], [1], [2]]
         assert harness.jobs.order[1, b"slow"] == [0, 0, 1]
         assert not harness.jobs.broken
+
+
+async def test_a_whole_log_is_not_read_again_when_the_consumer_goes_back_to_its_start() -> None:
+    async with running_lane(P0, P1) as harness:
+        for n in range(5):
+            harness.source.produce(f"old{n}".encode())
+        await harness.drain()
+        epoch = harness.scheduler.epoch
+        harness.source.go_back()
+        harness.source.produce(b"new")
+        await harness.drain()
+        assert harness.scheduler.epoch == epoch
+        assert harness.jobs.started == 6
+        [failure] = harness.events_of(PollFailed)
+        assert failure.error == "comments[0]: the consumer went back from 5 to 0: reading on from 5"
+
+
+async def test_a_truncation_that_a_rebalance_interrupts_resets_nothing() -> None:
+    async with running_lane() as harness:
+        for n in range(5):
+            harness.source.produce(f"old{n}".encode())
+        await harness.drain()
+        asked, go = asyncio.Event(), asyncio.Event()
+
+        async def end_of(partition: Partition) -> int:
+            asked.set()
+            await go.wait()
+            return 1
+
+        harness.source.end_of = end_of  # type: ignore[method-assign]
+        harness.source.go_back()
+        harness.source.produce(b"new")
+        await asked.wait()
+        await harness.source.rebalance(P0)
+        epoch = harness.scheduler.epoch
+        go.set()
+        await harness.drain()
+        assert harness.scheduler.epoch == epoch
+        assert harness.events_of(PollFailed) == []
+        assert harness.jobs.started == 6
 
 
 async def test_a_log_truncated_before_its_first_read_is_read_from_its_new_start() -> None:

@@ -251,20 +251,38 @@ async def test_log_starts_read_before_a_rebalance_are_not_used() -> None:
     async with running_lane(joined=False) as harness:
         await eventually(lambda: harness.source.polls)
         asked, go = asyncio.Event(), asyncio.Event()
-        starts = harness.source.starts
+        start_of = harness.source.start_of
 
-        async def slowly(partitions: object) -> dict[object, object]:
+        async def slowly(partition: Partition) -> tuple[int | None, int]:
             asked.set()
             await go.wait()
-            return {P0: (0, 99)}
+            return 0, 99
 
-        harness.source.starts = slowly  # type: ignore[method-assign, assignment]
+        harness.source.start_of = slowly  # type: ignore[method-assign]
         await harness.source.rebalance(P0)
         await asked.wait()
-        harness.source.starts = starts  # type: ignore[method-assign]
+        harness.source.start_of = start_of  # type: ignore[method-assign]
         harness.scheduler.assign([P0])
         go.set()
         harness.source.produce(b"a")
         await harness.drain()
         assert harness.events_of(RecordsExpired) == []
         assert harness.jobs.order[0, b"a"] == [0]
+
+
+async def test_a_partition_without_a_leader_does_not_keep_the_others_from_lag_0() -> None:
+    async with running_lane(P0, P1, joined=False) as harness:
+
+        async def leaderless(partition: Partition) -> None:
+            if partition == P1:
+                await asyncio.Event().wait()
+
+        harness.source.on_start_of = leaderless
+        harness.source.hole(P0)
+        await eventually(lambda: harness.source.polls)
+        await harness.source.rebalance(P0, P1)
+        await eventually(lambda: harness.source.committed == {P0: 1})
+        harness.source.on_start_of = None
+        harness.source.hole(P1)
+        harness.clock.now += committer.START_RETRY_INTERVAL
+        await eventually(lambda: harness.source.committed == {P0: 1, P1: 1})

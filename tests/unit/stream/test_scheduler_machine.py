@@ -55,7 +55,7 @@ class Machine(RuleBasedStateMachine):
         self.done: set[tuple[Partition, int]] = set()
         self.known: set[tuple[Partition, int]] = set()
         self.begun: set[tuple[Partition, int]] = set()
-        self.poll_failed = False
+        self.asked: dict[Partition, tuple[int, int | None, int]] = {}
         self.held: set[Partition] = set()
         self.in_commit: tuple[int, dict[Partition, int]] | None = None
 
@@ -76,7 +76,6 @@ class Machine(RuleBasedStateMachine):
         self.held = set(partitions)
         self.known = {at for at in self.known if at[0] in self.held}
         self.begun = set()
-        self.poll_failed = False
         for broker in self.brokers.values():
             broker.position = broker.committed
 
@@ -95,8 +94,6 @@ class Machine(RuleBasedStateMachine):
 
     @rule(most=st.integers(1, 5))
     def poll(self, most: int) -> None:
-        if self.poll_failed:
-            self.go_back()
         paused = self.scheduler.paused()
         for partition in sorted(self.held - paused):
             broker = self.brokers[partition]
@@ -107,23 +104,44 @@ class Machine(RuleBasedStateMachine):
 
     @rule()
     def a_poll_raises(self) -> None:
-        """It has moved the positions over records that nobody was given; before the next one they are put back."""
-        self.poll_failed = True
+        """It moves the positions over records that nobody gets; each partition is then rewound by itself."""
+        self.scheduler.poll_failed()
         for partition in self.held:
             self.brokers[partition].position = self.brokers[partition].end
 
-    def go_back(self) -> None:
-        self.poll_failed = False
-        for partition in self.held:
-            broker, tracker = self.brokers[partition], self.scheduler.trackers.get(partition)
-            broker.position = broker.committed if tracker is None else tracker.position
+    @precondition(lambda self: self.scheduler.in_doubt() - self.asked.keys())
+    @rule(index=st.integers(0, 9))
+    def begin_a_rewind(self, index: int) -> None:
+        """Ask for a partition's position or committed offset; anything may happen until the answer comes."""
+        partitions = sorted(self.scheduler.in_doubt() - self.asked.keys())
+        partition = partitions[index % len(partitions)]
+        located = partition in self.scheduler.trackers
+        self.asked[partition] = (self.scheduler.epoch, 0 if located else None, self.brokers[partition].committed)
+
+    @precondition(lambda self: self.asked)
+    @rule(index=st.integers(0, 9))
+    def end_a_rewind(self, index: int) -> None:
+        """The position is the consumer's at the time of the answer."""
+        partition = sorted(self.asked)[index % len(self.asked)]
+        epoch, position, start = self.asked.pop(partition)
+        broker = self.brokers[partition]
+        target = self.scheduler.rewind(epoch, partition, None if position is None else broker.position, start)
+        if target is not None:
+            assert partition in self.held
+            broker.position = target
+
+    def rewind_all(self) -> None:
+        while self.scheduler.in_doubt() - self.asked.keys():
+            self.begin_a_rewind(0)
+        while self.asked:
+            self.end_a_rewind(0)
 
     @rule()
     def tick(self) -> None:
         """What the committer does before it commits: where partitions begin, and positions that moved by themselves."""
         for partition in self.held:
             tracker = self.scheduler.locate(partition, self.brokers[partition].committed)
-            if not tracker.pending_count and not self.poll_failed:
+            if not tracker.pending_count and partition not in self.scheduler.in_doubt():
                 tracker.advance(self.brokers[partition].position)
 
     # Work
@@ -265,7 +283,9 @@ class Machine(RuleBasedStateMachine):
         """With every upstream well again everything completes, in this epoch if all is ours, and lag is 0."""
         if self.held != set(PARTITIONS):
             self.rebalance(PARTITIONS)
+        self.rewind_all()
         for _ in range(200):
+            self.rewind_all()
             self.poll(5)
             self.tick()
             self.now += 400.0

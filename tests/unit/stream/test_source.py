@@ -4,13 +4,21 @@ import asyncio
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 from aiokafka import TopicPartition
-from aiokafka.errors import ConsumerStoppedError, KafkaConnectionError
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import (
+    ConsumerStoppedError,
+    GroupLoadInProgressError,
+    KafkaConnectionError,
+    NotCoordinatorForGroupError,
+)
+from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer.stream.records import Partition
-from consumer.stream.source import KafkaSource, SourceClosed, committed_at
+from consumer.stream.source import KafkaSource, SourceClosed, ask_each, check_offset_fetches, committed_at
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -23,6 +31,7 @@ class Consumer:
         self.refuses: Exception | None = None
         self.polled: dict[TopicPartition, list[Any]] = {}
         self.committed_offsets: dict[TopicPartition, int | None] = {}
+        self._client = SimpleNamespace(send=None)
         self._coordinator: SimpleNamespace | None = SimpleNamespace(generation=3)
 
     def subscribe(self, topics: list[str], listener: Any) -> None:
@@ -49,6 +58,9 @@ class Consumer:
 
     async def beginning_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
         return dict.fromkeys(tps, 5)
+
+    async def end_offsets(self, tps: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
+        return dict.fromkeys(tps, 12)
 
     async def committed(self, tp: TopicPartition) -> int | None:
         return self.committed_offsets.get(tp)
@@ -95,6 +107,7 @@ async def test_the_subscription_forwards_assignments_to_the_listener(source: Kaf
     await consumer.listener.on_partitions_revoked(set())
     await consumer.listener.on_partitions_assigned({ZERO})
     assert (consumer.topics, listening.heard) == (["t"], ["revoked", "assigned"])
+    assert consumer._client.send.__name__ == "checked_send"
 
 
 async def test_a_failed_start_stops_the_consumer(source: KafkaSource, consumer: Consumer) -> None:
@@ -131,21 +144,16 @@ async def test_a_poll_after_stop_raises_source_closed(source: KafkaSource, consu
         await source.poll(0.2, 500)
 
 
-async def test_commit_position_and_seek_to_committed(source: KafkaSource, consumer: Consumer) -> None:
+async def test_commits_positions_and_starts(source: KafkaSource, consumer: Consumer) -> None:
     consumer.committed_offsets = {ZERO: 8}
     await source.start(Listening())
     await source.commit({Partition("t", 0): 8})
     assert await source.position(Partition("t", 0)) == 9
-    assert await source.starts([]) == {}
-    await source.seek_to_committed([Partition("t", 0), Partition("t", 1)])
-    assert consumer.calls == [{ZERO: 8}, ("seek", ZERO, 8), ("seek", ONE, 5)]
-
-
-async def test_seek_to_committed_never_seeks_below_the_log_start(source: KafkaSource, consumer: Consumer) -> None:
-    consumer.committed_offsets = {ZERO: 2}
-    await source.start(Listening())
-    await source.seek_to_committed([Partition("t", 0)])
-    assert consumer.calls == [("seek", ZERO, 5)]
+    assert await source.start_of(Partition("t", 0)) == (8, 5)
+    assert await source.start_of(Partition("t", 1)) == (None, 5)
+    assert await source.end_of(Partition("t", 1)) == 12
+    source.seek(Partition("t", 1), 5)
+    assert consumer.calls == [{ZERO: 8}, ("seek", ONE, 5)]
 
 
 async def test_pauses_are_sent_once_and_forgotten_with_the_assignment(source: KafkaSource, consumer: Consumer) -> None:
@@ -174,25 +182,70 @@ async def test_evicted_reads_the_coordinators_generation(
 
 @pytest.mark.parametrize(
     ("metadata", "seconds"),
-    [("2026-01-01T00:00:00.250+00:00", 1_767_225_600.25), ("", None), ("another's metadata", None)],
+    [("2026-01-01T00:00:00.250+00:00", 1_767_225_600.25), ("", None), (None, None), ("another's metadata", None)],
 )
-def test_the_metadata_of_a_commit_holds_its_time(metadata: str, seconds: float | None) -> None:
+def test_the_metadata_of_a_commit_holds_its_time(metadata: str | None, seconds: float | None) -> None:
     assert committed_at(metadata) == seconds
 
 
-async def test_committed_offsets_are_fetched_side_by_side(
-    source: KafkaSource, consumer: Consumer, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_partitions_are_asked_side_by_side_and_those_that_fail_or_hang_are_left_out() -> None:
     both = asyncio.Barrier(2)
 
-    async def committed(_tp: TopicPartition) -> int:
-        async with both:
-            return 8
+    async def ask(partition: Partition) -> int:
+        match partition.number:
+            case 0 | 1:
+                async with both:
+                    return partition.number
+            case 2:
+                raise KafkaConnectionError
+            case _:
+                await asyncio.Event().wait()
+                raise AssertionError
 
-    monkeypatch.setattr(consumer, "committed", committed)
-    await source.start(Listening())
-    async with asyncio.timeout(5):
-        assert await source.starts([Partition("t", 0), Partition("t", 1)]) == {
-            Partition("t", 0): (8, 5),
-            Partition("t", 1): (8, 5),
-        }
+    partitions = [Partition("t", number) for number in range(4)]
+    assert await ask_each(ask, partitions, 0.05) == {partitions[0]: 0, partitions[1]: 1}
+    assert await ask_each(ask, [], 0.05) == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [(0, None), (14, GroupLoadInProgressError), (16, NotCoordinatorForGroupError)],
+)
+async def test_an_offset_fetch_that_failed_as_a_whole_raises(code: int, error: type[Exception] | None) -> None:
+    """aiokafka takes such an answer for a group that has never committed, and reads its topics from the start."""
+    response = SimpleNamespace(topics=[], error_code=code)
+
+    async def send(_node_id: int, _request: object, **_options: Any) -> object:
+        return response
+
+    client: Any = SimpleNamespace(send=send)
+    check_offset_fetches(client)
+    assert await client.send(0, "another request", group=1) is response
+    request = OffsetFetchRequest("group", [("t", [0])])
+    if error is None:
+        assert await client.send(0, request, group=1) is response
+    else:
+        with pytest.raises(error):
+            await client.send(0, request, group=1)
+
+
+async def test_a_group_whose_coordinator_is_loading_keeps_its_committed_offset() -> None:
+    """With aiokafka's own coordinator: it asks again until the coordinator answers."""
+    answers: list[Any] = [
+        SimpleNamespace(topics=[], error_code=14),
+        SimpleNamespace(topics=[], error_code=16),
+        SimpleNamespace(topics=[("t", [(0, 42, None, 0)])], error_code=0),
+    ]
+
+    async def send(_node_id: int, _request: object, **_options: Any) -> object:
+        return answers.pop(0)
+
+    client: Any = SimpleNamespace(send=send)
+    check_offset_fetches(client)
+    coordinator: Any = object.__new__(GroupCoordinator)
+    coordinator._client, coordinator.group_id, coordinator._retry_backoff_ms = client, "group", 1
+    coordinator.coordinator_id = 0
+    coordinator.ensure_coordinator_known = AsyncMock()
+    coordinator.coordinator_dead = lambda: None
+    committed = await coordinator.fetch_committed_offsets([ZERO])
+    assert committed[ZERO].offset == 42

@@ -15,9 +15,9 @@ from consumer.embedded.hindsight import Hindsight
 from consumer.http.transport import quote_segment
 from demo.findings import Metrics
 from demo.ours import Service, command, environment
-from tests.e2e.installation import Installation, RecordedCompany, wait_until_true
-from tests.e2e.paperclip_company import PaperclipCompany, eventually
+from tests.support.installation import Installation, RecordedCompany, wait_until_true
 from tests.support.kafka import Broker
+from tests.support.paperclip_company import PaperclipCompany, eventually
 
 Json = dict[str, Any]
 

@@ -15,8 +15,8 @@ import httpx
 from consumer.embedded.place import give, other_account
 from consumer.embedded.supervise import free_port
 from demo.ours import Service, command, environment
-from tests.e2e.installation import Installation
-from tests.e2e.paperclip_company import Json, PaperclipCompany, eventually
+from tests.support.installation import Installation
+from tests.support.paperclip_company import Json, PaperclipCompany, eventually
 
 SECRET = "a-shared-secret-of-the-end-to-end-tests"
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"

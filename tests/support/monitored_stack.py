@@ -13,7 +13,7 @@ import httpx
 from aiokafka import AIOKafkaProducer
 
 from demo.ours import Service, command, environment
-from tests.e2e.installation import Installation, wait_until_true
+from tests.support.installation import Installation, wait_until_true
 from tests.support.prometheus import Prometheus
 from tests.unit.deploy.promql import PROMETHEUS
 

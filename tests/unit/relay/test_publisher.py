@@ -1,6 +1,8 @@
 """Publishing events: once, in order, acknowledged, whatever their size."""
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -49,13 +51,15 @@ class FakeTopic:
         self.records.append((topic, key, event, headers, timestamp))
 
 
-def event(type_: str, key: str, at: float = NOON, payload: Json = {}, **more: Any) -> OutgoingEvent:
+def event(
+    type_: str, key: str, at: float = NOON, payload: Mapping[str, object] = MappingProxyType({}), **more: Any
+) -> OutgoingEvent:
     name = "runId" if type_.startswith("agent.run.") else "commentId"
     envelope = {
         "eventId": event_id(type_, key),
         "eventType": type_,
         "occurredAt": format_timestamp(at),
-        "payload": {name: key} | payload,
+        "payload": {name: key, **payload},
     }
     return OutgoingEvent(envelope, **more)
 

@@ -35,6 +35,7 @@ class DeadLetterReason(StrEnum):
     """Why a record is a dead letter (closed set: a metric label)."""
 
     UNDECODABLE = "undecodable"  # not JSON, or not a JSON object
+    UNREADABLE = "unreadable"  # the Kafka client cannot read the record: a corrupt batch, a header name that is not UTF-8
     INVALID = "invalid"  # JSON, but not a valid event of its type
     REJECTED = "rejected"  # the upstream answered 400, 422 or another 3xx or 4xx
     TOO_LARGE = "too_large"  # the upstream answered 413, or with more than we read

@@ -23,7 +23,10 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A consumed record. `timestamp` is in milliseconds since the epoch. A header's value may be None."""
+    """A consumed record. `timestamp` is in milliseconds since the epoch. A header's value may be None.
+
+    `unreadable` says why the Kafka client could not read it; key, value and headers are then missing.
+    """
 
     topic: str
     partition: int
@@ -32,6 +35,7 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    unreadable: str = ""
 
     @property
     def size(self) -> int:

@@ -39,7 +39,7 @@ class DeadLetterReason(StrEnum):
     INVALID = "invalid"  # JSON, but not a valid event of its type
     REJECTED = "rejected"  # the upstream answered 400, 422 or another 3xx or 4xx
     TOO_LARGE = "too_large"  # the upstream answered 413, or with more than we read
-    FORBIDDEN = "forbidden"  # Paperclip answered 403: the key belongs to another company
+    FORBIDDEN = "forbidden"  # the upstream refuses this record only: Paperclip's 403, or 401, 402, 403 while others succeed
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"  # `max_attempts` transient failures
     DEADLINE_EXCEEDED = "deadline_exceeded"  # still `NotYet` after `forget_deadline`
 

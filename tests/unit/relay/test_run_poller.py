@@ -214,6 +214,20 @@ class TestUnlistedRuns:
         assert len(relay.notices) == 1  # the sweep reads known runs again
 
 
+async def test_checkpoint_names_a_limited_number_of_open_runs(
+    relay: RelayHarness, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that outgrew its topic would stop the relay."""
+    monkeypatch.setattr(module, "MAX_OPEN", 3)
+    runs = []
+    for _ in range(5):
+        relay.feed.advance(1)
+        runs.append(relay.feed.start_run(agent))
+    await relay.poll_runs()
+    assert relay.run_position.open == tuple(runs[-3:])
+    assert relay.notices == ["too many open runs: the end of the oldest is not published"]
+
+
 class TestEmbeddedObjects:
     """What a started run carries, so that its handler can recall without a request."""
 

@@ -264,3 +264,12 @@ class TestEmbeddedObjects:
         await relay.poll_runs()
         assert [dict(event.embedded) for event in relay.publisher.events] == [{}, {}]
         assert relay.feed.calls["run_json"] == 0
+
+    async def test_run_whose_issue_is_not_an_id_is_published_without_a_request(
+        self, relay: RelayHarness, agent: str
+    ) -> None:
+        relay.feed.start_run(agent, "PAP-12")
+        await relay.poll_runs()
+        (event,) = relay.publisher.events
+        assert (event.envelope["payload"]["issueId"], dict(event.embedded)) == ("PAP-12", {})
+        assert (relay.feed.calls["run_json"], relay.notices) == (0, [])

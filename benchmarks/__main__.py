@@ -12,8 +12,8 @@ from pathlib import Path
 
 from benchmarks import process, report
 from benchmarks.benches import BENCHES, RECORDS
-from benchmarks.measure import Line, medians
-from benchmarks.stand import HERE, Stand, standing
+from benchmarks.measure import Result, medians
+from benchmarks.testbed import HERE, Testbed, open_testbed
 from consumer.embedded.supervise import ServerError
 
 DOCS = HERE.parent / "docs"
@@ -32,21 +32,21 @@ def main() -> int:
     minutes = sum(bench.minutes for bench in chosen)
     if not given.quick:
         say(f"about {minutes + 0.5:.0f} minutes; the machine's load is {process.load():.2f}: the quieter, the better")
-    lines: list[Line] = []
+    results: list[Result] = []
     try:
-        with standing(say, quick=given.quick, records=RECORDS) as stand:
+        with open_testbed(say, quick=given.quick, records=RECORDS) as testbed:
             for bench in chosen:
                 say(f"{bench.name}: {bench.asks}")
-                for line in bench.run(stand):
-                    print(line.json, flush=True)
-                    lines.append(line)
+                for result in bench.run(testbed):
+                    print(result.json, flush=True)
+                    results.append(result)
             if not given.bench and not given.quick:
-                _write(lines, stand)
+                _write(results, testbed)
     except ServerError as error:
         say(f"✗ {error}")
         return 1
-    print(report.table(medians(lines)))
-    for verdict in report.verdicts(medians(lines)):
+    print(report.table(medians(results)))
+    for verdict in report.verdicts(medians(results)):
         print(verdict.text)
     say(f"done; the machine's load is {process.load():.2f}")
     return 0
@@ -67,13 +67,13 @@ def _arguments() -> argparse.Namespace:
     return given
 
 
-def _write(lines: list[Line], stand: Stand) -> None:
-    RESULTS.write_text("".join(f"{line.json}\n" for line in lines))
+def _write(results: list[Result], testbed: Testbed) -> None:
+    RESULTS.write_text("".join(f"{result.json}\n" for result in results))
     page = DOCS / "benchmarks.md"
-    page.write_text(report.page(lines, _machine()))
-    plot = [str(stand.python), str(HERE / "plot.py"), str(RESULTS), str(DOCS / "benchmarks.svg")]
+    page.write_text(report.page(results, _machine()))
+    plot = [str(testbed.python), str(HERE / "plot.py"), str(RESULTS), str(DOCS / "benchmarks.svg")]
     subprocess.run(plot, check=True)
-    stand.say(f"written: {page}")
+    testbed.say(f"written: {page}")
 
 
 def _machine() -> str:

@@ -1,79 +1,79 @@
-"""The questions, each with its subjects and sizes. Subjects take turns, so that a noisy moment hits all of them."""
+"""The benchmarks, each with its systems and sizes. Systems run in turns, so that noise on the machine affects all."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from benchmarks import recall, subjects
-from benchmarks.measure import Line
+from benchmarks import recall, systems
+from benchmarks.measure import Result
 from benchmarks.run import Size, measure
-from benchmarks.stand import Stand
-from benchmarks.subjects import Subject, ours, sender
+from benchmarks.systems import System, transport_alone, worker
+from benchmarks.testbed import Testbed
 
 SINK_MS = 50.0
 RECORDS = 100_000
-"""Records that stand in Kafka from the start."""
+"""Records in Kafka before the first run."""
 
 FAST, DEFAULT = "pyreqwest", "httpx"
 
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """A question.
+    """A benchmark.
 
     Attributes:
-        asks: the question, for people.
-        run: gives a line for each run.
-        minutes: roughly how long it takes.
+        asks: the question that it answers.
+        run: yields a result for each run.
+        minutes: its approximate duration.
     """
 
     name: str
     asks: str
-    run: Callable[[Stand], Iterator[Line]]
+    run: Callable[[Testbed], Iterator[Result]]
     minutes: float
 
 
-def _turns(bench: str, contest: list[tuple[Subject, Size]], stand: Stand, rounds: int = 3) -> Iterator[Line]:
-    with stand.sink(SINK_MS) as sink:
-        for _ in range(1 if stand.quick else rounds):
-            for subject, size in contest:
-                yield measure(bench, subject, stand, sink, size.quick() if stand.quick else size)
+def _turns(bench: str, matrix: list[tuple[System, Size]], testbed: Testbed, rounds: int = 3) -> Iterator[Result]:
+    with testbed.sink(SINK_MS) as sink:
+        for _ in range(1 if testbed.quick else rounds):
+            for system, size in matrix:
+                yield measure(bench, system, testbed, sink, size.quick() if testbed.quick else size)
 
 
-def _java(stand: Stand) -> list[Subject]:
-    return [] if stand.classpath is None else [subjects.PARALLEL_CONSUMER]
+def _java(testbed: Testbed) -> list[System]:
+    return [] if testbed.classpath is None else [systems.PARALLEL_CONSUMER]
 
 
-def _sink(stand: Stand) -> Iterator[Line]:
-    sizes = [Size(64, seconds=4, settle=1), Size(256, seconds=4, settle=1)]
-    return _turns("sink", [(subjects.RAW, size) for size in sizes], stand, rounds=1)
+def _sink(testbed: Testbed) -> Iterator[Result]:
+    sizes = [Size(64, seconds=4, warm_up=1), Size(256, seconds=4, warm_up=1)]
+    return _turns("sink", [(systems.RAW, size) for size in sizes], testbed, rounds=1)
 
 
-def _throughput(stand: Stand) -> Iterator[Line]:
-    python = [subjects.FASTSTREAM_AIOHTTP, subjects.CONCURRENT, subjects.FASTSTREAM, subjects.PLAIN]
-    contest = [sender(FAST), ours(FAST), *_java(stand), sender(DEFAULT), ours(DEFAULT), *python]
-    return _turns("throughput", [(subject, Size(64, seconds=6)) for subject in contest], stand)
+def _throughput(testbed: Testbed) -> Iterator[Result]:
+    python = [systems.FASTSTREAM_AIOHTTP, systems.CONCURRENT, systems.FASTSTREAM, systems.PLAIN]
+    matrix = [transport_alone(FAST), worker(FAST), *_java(testbed), transport_alone(DEFAULT), worker(DEFAULT), *python]
+    return _turns("throughput", [(system, Size(64, seconds=6)) for system in matrix], testbed)
 
 
-def _density(stand: Stand) -> Iterator[Line]:
-    python = [subjects.FASTSTREAM_AIOHTTP, subjects.CONCURRENT]
-    contest = [sender(FAST), ours(FAST), *_java(stand), sender(DEFAULT), ours(DEFAULT), *python]
-    sizes = [(subject, Size(256, seconds=7)) for subject in contest]
-    return _turns("density", [*sizes, (ours(FAST), Size(128, workers=2, seconds=7))], stand)
+def _density(testbed: Testbed) -> Iterator[Result]:
+    python = [systems.FASTSTREAM_AIOHTTP, systems.CONCURRENT]
+    matrix = [transport_alone(FAST), worker(FAST), *_java(testbed), transport_alone(DEFAULT), worker(DEFAULT), *python]
+    sizes = [(system, Size(256, seconds=7)) for system in matrix]
+    return _turns("density", [*sizes, (worker(FAST), Size(128, workers=2, seconds=7))], testbed)
 
 
-def _scaling(stand: Stand) -> Iterator[Line]:
+def _scaling(testbed: Testbed) -> Iterator[Result]:
     sizes = [Size(16, workers=workers, seconds=6) for workers in (1, 2, 4)]
-    return _turns("scaling", [(ours(FAST), size) for size in sizes], stand)
+    return _turns("scaling", [(worker(FAST), size) for size in sizes], testbed)
 
 
-def _logging(stand: Stand) -> Iterator[Line]:
-    quiet = ours(FAST, name=f"paperclip-memory, {FAST}, log_level warning", LOG_LEVEL="warning")
-    return _turns("logging", [(ours(FAST), Size(64)), (quiet, Size(64))], stand, rounds=2)
+def _logging(testbed: Testbed) -> Iterator[Result]:
+    quiet = worker(FAST, name=f"paperclip-memory, {FAST}, log_level warning", LOG_LEVEL="warning")
+    return _turns("logging", [(worker(FAST), Size(64)), (quiet, Size(64))], testbed, rounds=2)
 
 
-def _recall(stand: Stand) -> Iterator[Line]:
+def _recall(testbed: Testbed) -> Iterator[Result]:
     for backend in (FAST, DEFAULT):
-        yield recall.measure(backend, stand, 8 if stand.quick else 20)
+        yield recall.measure(backend, testbed, 8 if testbed.quick else 20)
 
 
 BENCHES = (

@@ -1,4 +1,4 @@
-"""From what a run left behind to one JSON line. Pure.
+"""Computes the result of a run from its measurements. Pure.
 
 The window of a run is its middle: the first and the last tenth are left out.
 """
@@ -25,7 +25,7 @@ class Window(NamedTuple):
 
 
 class Sample(NamedTuple):
-    """What the subject's processes had used when looked at: CPU seconds, and megabytes of memory (resident)."""
+    """CPU seconds and megabytes of resident memory used by the system's processes at one moment."""
 
     at: float
     cpu: float
@@ -33,22 +33,22 @@ class Sample(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
-    """One run of one subject, as it is printed and kept.
+class Result:
+    """The result of one run of one system.
 
     Attributes:
-        bench: which question it answers.
-        in_flight: requests at once, of each worker.
-        of_ideal: 1 if every slot is always used: events/s x sink latency ÷ requests in flight of all workers.
-        cpu_us_per_event: all threads of all the subject's processes.
-        rss_mb: the most memory that it had.
-        p50_ms, p99_ms: how long an event holds its slot: from one request of a connection to its next. For recalls:
-            from produced to published.
-        load: of the machine before the run (one minute's average).
+        bench: the benchmark's name.
+        in_flight: requests in flight, of each worker.
+        of_ideal: 1 if every slot is always in use: events/s x sink latency ÷ requests in flight of all workers.
+        cpu_us_per_event: of all threads of all processes of the system.
+        rss_mb: maximum total memory.
+        p50_ms, p99_ms: how long an event occupies its slot, from one request of a connection to the next. For recalls:
+            from producing the run's start to its memories on Kafka.
+        load: the machine's load average of one minute before the run.
     """
 
     bench: str
-    subject: str
+    system: str
     in_flight: int
     sink_ms: float
     workers: int
@@ -62,7 +62,7 @@ class Line:
 
     @property
     def json(self) -> str:
-        """The line, without a line break."""
+        """The result as one line of JSON, without a line break."""
         return json.dumps({name: _short(value) for name, value in asdict(self).items()})
 
 
@@ -73,7 +73,7 @@ def middle(start: float, end: float) -> Window:
 
 
 def within(times: Sequence[float], window: Window) -> slice:
-    """Which of these ascending times lie in the window."""
+    """The slice of these ascending times that is in the window."""
     return slice(bisect_left(times, window.start), bisect_right(times, window.end))
 
 
@@ -107,26 +107,26 @@ def percentile(values: Iterable[float], percent: float) -> float:
     return ordered[max(0, -int(-len(ordered) * percent // 100) - 1)]
 
 
-def medians(lines: Iterable[Line]) -> list[Line]:
-    """One line for each bench, subject and size: the median of each figure over its runs; in the order first seen."""
-    runs: dict[tuple[str, str, int, int], list[Line]] = {}
-    for line in lines:
-        runs.setdefault((line.bench, line.subject, line.in_flight, line.workers), []).append(line)
+def medians(results: Iterable[Result]) -> list[Result]:
+    """One result for each benchmark, system and size: the medians over its runs, in order of first appearance."""
+    runs: dict[tuple[str, str, int, int], list[Result]] = {}
+    for result in results:
+        runs.setdefault((result.bench, result.system, result.in_flight, result.workers), []).append(result)
     return [_median(group) for group in runs.values()]
 
 
-def read(text: str) -> list[Line]:
-    """The lines that `Line.json` wrote."""
-    return [Line(**json.loads(line)) for line in text.splitlines() if line.strip()]
+def read(text: str) -> list[Result]:
+    """Parse the lines that `Result.json` made."""
+    return [Result(**json.loads(line)) for line in text.splitlines() if line.strip()]
 
 
 _FIGURES = ("events_per_second", "of_ideal", "cpu_us_per_event", "rss_mb", "p50_ms", "p99_ms", "load")
 
 
-def _median(runs: list[Line]) -> Line:
+def _median(runs: list[Result]) -> Result:
     figures = {name: median(getattr(run, name) for run in runs) for name in _FIGURES}
     first = runs[0]
-    return Line(first.bench, first.subject, first.in_flight, first.sink_ms, first.workers, **figures)
+    return Result(first.bench, first.system, first.in_flight, first.sink_ms, first.workers, **figures)
 
 
 def _short(value: object) -> object:

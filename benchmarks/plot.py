@@ -22,16 +22,16 @@ OURS, SENDER, PEER = "#2f6f4f", "#a9c9b8", "#9aa0a6"
 def main(results: str, svg: str) -> None:
     runs: dict[tuple[str, str, int, int], list[dict[str, float]]] = defaultdict(list)
     for text in Path(results).read_text().splitlines():
-        line = json.loads(text)
-        runs[line["bench"], line["subject"], line["in_flight"], line["workers"]].append(line)
+        result = json.loads(text)
+        runs[result["bench"], result["system"], result["in_flight"], result["workers"]].append(result)
     figure, axes = plt.subplots(2, 2, figsize=(13, 7), layout="constrained", width_ratios=(1, 1))
     for row, (bench, slots) in zip(axes, (("throughput", 64), ("density", 256)), strict=True):
-        chosen = {key: lines for key, lines in runs.items() if key[0] == bench}
-        rates = {_name(key): _median(lines, "events_per_second") for key, lines in chosen.items()}
+        chosen = {key: results for key, results in runs.items() if key[0] == bench}
+        rates = {_name(key): _median(results, "events_per_second") for key, results in chosen.items()}
         order = sorted(rates, key=lambda name: rates[name])
         _bars(row[0], order, rates, f"events/s, {slots} in flight, sink of 50 ms")
         row[0].axvline(slots / 0.05, color="black", linewidth=0.8, linestyle=":")
-        cpu = {_name(key): _median(lines, "cpu_us_per_event") for key, lines in chosen.items()}
+        cpu = {_name(key): _median(results, "cpu_us_per_event") for key, results in chosen.items()}
         _bars(row[1], order, cpu, "CPU µs/event (less is better)")
         row[1].set_yticklabels([])
     figure.savefig(svg, metadata={"Date": None})
@@ -46,8 +46,8 @@ def _bars(axes: Axes, order: list[str], values: dict[str, float], title: str) ->
 
 
 def _name(key: tuple[str, str, int, int]) -> str:
-    _, subject, in_flight, workers = key
-    return f"{subject}, {workers} x {in_flight}" if workers > 1 else subject
+    _, system, in_flight, workers = key
+    return f"{system}, {workers} x {in_flight}" if workers > 1 else system
 
 
 def _color(name: str) -> str:
@@ -56,8 +56,8 @@ def _color(name: str) -> str:
     return SENDER if "alone" in name else PEER
 
 
-def _median(lines: list[dict[str, float]], field: str) -> float:
-    return median(line[field] for line in lines)
+def _median(results: list[dict[str, float]], field: str) -> float:
+    return median(result[field] for result in results)
 
 
 main(*sys.argv[1:])

@@ -1,4 +1,4 @@
-"""Asks the sink as fast as it answers, over bare sockets: shows that the sink does not limit what is measured.
+"""Sends requests to the sink as fast as it answers, over bare sockets, to show that the sink is not the limit.
 
 python -m benchmarks.raw_load PORT IN_FLIGHT
 """

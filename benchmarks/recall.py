@@ -1,4 +1,4 @@
-"""How long a run waits for its memories, while thousands of retains are in the way."""
+"""How long a run waits for its memories while thousands of retains wait."""
 
 import asyncio
 import json
@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from benchmarks import events, process
-from benchmarks.measure import CUT, Line, percentile
+from benchmarks.measure import CUT, Result, percentile
 from benchmarks.run import START_DEADLINE, Size, running
-from benchmarks.stand import Stand
-from benchmarks.subjects import ours
+from benchmarks.systems import worker
+from benchmarks.testbed import Testbed
 from consumer.embedded.supervise import wait_until
 
 PAPERCLIP_MS, RECALL_MS, RETAIN_MS = 20.0, 100.0, 50.0
@@ -20,24 +20,24 @@ RETAINS_IN_FLIGHT = 16
 BENCH = "recall"
 
 
-def measure(backend: str, stand: Stand, seconds: float) -> Line:
+def measure(backend: str, testbed: Testbed, seconds: float) -> Result:
     """One worker with both lanes; runs start one after another, thousands of comments wait all the time."""
     load = process.load()
-    with stand.sink(RETAIN_MS, RECALL_MS, PAPERCLIP_MS) as sink:
-        subject = ours(backend, lane=None, PAPERCLIP_API_URL=sink.url)
-        with running(subject, stand, sink, Size(RETAINS_IN_FLIGHT)) as pids:
+    with testbed.sink(RETAIN_MS, RECALL_MS, PAPERCLIP_MS) as sink:
+        system = worker(backend, lane=None, PAPERCLIP_API_URL=sink.url)
+        with running(system, testbed, sink, Size(RETAINS_IN_FLIGHT)) as pids:
             wait_until(lambda: sink.count() > 10 * RETAINS_IN_FLIGHT, START_DEADLINE)
             before = process.sample(pids, time.monotonic())
-            waits = asyncio.run(_waits(stand.bootstrap, list(events.runs(int(seconds * RUNS_PER_SECOND)))))
+            waits = asyncio.run(_waits(testbed.bootstrap, list(events.runs(int(seconds * RUNS_PER_SECOND)))))
             after = process.sample(pids, time.monotonic())
             retained = sink.count()
     passed = after.at - before.at
     rate = (len(waits) + retained) / passed
     cut = int(len(waits) * CUT)
     middle = waits[cut : len(waits) - cut]
-    return Line(
+    return Result(
         bench=BENCH,
-        subject=subject.name,
+        system=system.name,
         in_flight=RETAINS_IN_FLIGHT,
         sink_ms=PAPERCLIP_MS + RECALL_MS,
         workers=1,

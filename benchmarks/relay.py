@@ -1,9 +1,9 @@
-"""How fast the relay is, on real Paperclip, Hindsight and Apache Kafka.
+"""Measures the relay on real Paperclip, Hindsight and Apache Kafka.
 
     python -m benchmarks.relay
 
-One JSON line for each question, with the WebSocket and without: from a comment's creation to its record on Kafka, from
-a run's start to its memories on Kafka, and the requests to Paperclip when nothing happens.
+Prints one JSON line for each figure, with the WebSocket and without it: from a comment's creation to its record on
+Kafka, from a run's start to its memories on Kafka, and requests to Paperclip when nothing happens.
 """
 
 import asyncio
@@ -16,44 +16,46 @@ import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from statistics import median, quantiles
 from typing import Any
 
 import httpx
-from aiokafka import AIOKafkaConsumer, TopicPartition
+from aiokafka import AIOKafkaConsumer
 from prometheus_client.parser import text_string_to_metric_families
 
 from consumer.embedded import hindsight as hindsight_server
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import ServerError
-from demo.ours import Service
+from consumer.kafka.topic_reader import read_topic
+from demo.services import Service
 from schemas.timestamps import parse_timestamp
-from tests.e2e.paperclip_company import PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import RelayInstallation
 from tests.support import kafka_jvm
 from tests.support import paperclip as paperclip_server
 from tests.support.kafka import Broker, Kind
 from tests.support.kafka_jvm import JvmKafka
 from tests.support.paperclip import Paperclip
+from tests.support.paperclip_company import PaperclipCompany, eventually, paperclip_company
+from tests.support.relay_installation import RelayInstallation
 
 COMMENTS, RUNS = 60, 20
 QUIET = 30.0
-"""Seconds for which nothing happens."""
+"""Seconds without any event."""
 BOUNDS = {
     ("published", False): 2_000.0,
     ("published", True): 300.0,
     ("recalled", True): 1_000.0,
 }
-"""Milliseconds: what p95 should stay under."""
+"""Upper bounds of p95, milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Desk:
-    """A company at work, and what follows it."""
+class RelayTestbed:
+    """A company in Paperclip, and the relay and worker that follow it."""
 
-    acme: PaperclipCompany
-    site: RelayInstallation
+    company: PaperclipCompany
+    installation: RelayInstallation
     relay: Service
     agent: str
     issue: str
@@ -78,97 +80,100 @@ def main() -> int:
         paperclip = stack.enter_context(Paperclip(packages, logs))
         served = stack.enter_context(Hindsight(hindsight, logs))
         for websocket in (True, False):
-            with desk(paperclip, served, Broker(kafka.bootstrap_servers, Kind.JVM), logs, websocket) as at:
-                for line in (published(at), recalled(at), asked_when_idle(at)):
-                    print(json.dumps(line | {"websocket": websocket, "load": round(os.getloadavg()[0], 2)}), flush=True)
+            with open_testbed(paperclip, served, Broker(kafka.bootstrap_servers, Kind.JVM), logs, websocket) as testbed:
+                for result in (measure_published(testbed), measure_recalled(testbed), measure_idle(testbed)):
+                    load = round(os.getloadavg()[0], 2)
+                    print(json.dumps(result | {"websocket": websocket, "load": load}), flush=True)
     return 0
 
 
 @contextmanager
-def desk(paperclip: Paperclip, hindsight: Hindsight, broker: Broker, logs: Path, websocket: bool) -> Iterator[Desk]:
-    with paperclip_company(paperclip) as acme:
-        agent = acme.agent("Ada")
-        issue = acme.issue("Keep the lights on", agent, description="Report every day.")
+def open_testbed(
+    paperclip: Paperclip, hindsight: Hindsight, broker: Broker, logs: Path, websocket: bool
+) -> Iterator[RelayTestbed]:
+    with paperclip_company(paperclip) as company:
+        agent = company.agent("Ada")
+        issue = company.issue("Keep the lights on", agent, description="Report every day.")
         settings = {"RELAY_WEBSOCKET": str(websocket).lower()}
-        site = RelayInstallation(broker, hindsight, logs, acme)
-        site.settings |= settings
+        installation = RelayInstallation(broker, hindsight, logs, company)
+        installation.settings |= settings
         with (
-            Service("relay", site.settings, logs / "relay.log") as relay,
-            Service("worker", site.settings, logs / "worker.log"),
+            Service("relay", installation.settings, logs / "relay.log") as relay,
+            Service("worker", installation.settings, logs / "worker.log"),
         ):
-            yield Desk(acme, site, relay, agent, issue, websocket)
+            yield RelayTestbed(company, installation, relay, agent, issue, websocket)
 
 
-def published(at: Desk) -> dict[str, Any]:
+def measure_published(testbed: RelayTestbed) -> dict[str, Any]:
     """From a comment's `createdAt` to the time of its record, which the relay's producer gives it."""
-    at.acme.pause(at.agent)  # comments that wake nobody
-    dice = random.Random(7)  # noqa: S311 - the same each time
-    said = []
+    testbed.company.pause(testbed.agent)  # comments that wake nobody
+    rng = random.Random(7)  # noqa: S311 - the same each time
+    comment_ids = []
     for _ in range(COMMENTS):
-        said.append(at.acme.say(at.issue, "We keep the cookie flow until March."))
-        time.sleep(dice.uniform(0.2, 1.0))
-    eventually("all are published", lambda: {("issue.comment.created", each) for each in said} <= at.site.published())
-    made = {each["id"]: parse_timestamp(each["createdAt"]) for each in at.acme.comments(at.issue)}
+        comment_ids.append(testbed.company.say(testbed.issue, "We keep the cookie flow until March."))
+        time.sleep(rng.uniform(0.2, 1.0))
+    events = {("issue.comment.created", comment_id) for comment_id in comment_ids}
+    eventually("all are published", lambda: events <= testbed.installation.published())
+    comments = testbed.company.comments(testbed.issue)
+    created = {comment["id"]: parse_timestamp(comment["createdAt"]) for comment in comments}
     times = [
-        1000 * (written - made[event["payload"]["commentId"]])
-        for event, written in records(at, "issue_comments")
-        if event["eventType"] == "issue.comment.created" and event["payload"]["commentId"] in made
+        1000 * (written - created[event["payload"]["commentId"]])
+        for event, written in records(testbed, "issue_comments")
+        if event["eventType"] == "issue.comment.created" and event["payload"]["commentId"] in created
     ]
-    return _line("published", times, at)
+    return _result("published", times, testbed)
 
 
-def recalled(at: Desk) -> dict[str, Any]:
+def measure_recalled(testbed: RelayTestbed) -> dict[str, Any]:
     """From a run's `startedAt` to the time of the record of its memories."""
-    at.acme.post(f"/api/agents/{at.agent}/resume")
+    testbed.company.post(f"/api/agents/{testbed.agent}/resume")
     for _ in range(RUNS):
-        before = {run["id"] for run in at.acme.runs()}
-        at.acme.say(at.issue, "What did we decide about cookies?")
+        before = {run["id"] for run in testbed.company.runs()}
+        testbed.company.say(testbed.issue, "What did we decide about cookies?")
 
         def over(before: set[str] = before) -> bool:
-            runs = [run for run in at.acme.runs() if run["id"] not in before]
+            runs = [run for run in testbed.company.runs() if run["id"] not in before]
             return bool(runs) and all(run["status"] not in ("queued", "running") for run in runs)
 
         eventually("its run is over", over)
-    at.acme.pause(at.agent)
-    began = {run["id"]: parse_timestamp(run["startedAt"]) for run in at.acme.runs() if run["startedAt"]}
-    eventually("all are recalled", lambda: began.keys() <= {value["runId"] for value, _ in records(at, "recalls")})
+    testbed.company.pause(testbed.agent)
+    began = {run["id"]: parse_timestamp(run["startedAt"]) for run in testbed.company.runs() if run["startedAt"]}
+    eventually("all are recalled", lambda: began.keys() <= {value["runId"] for value, _ in records(testbed, "recalls")})
     first: dict[str, float] = {}
-    for value, written in records(at, "recalls"):
+    for value, written in records(testbed, "recalls"):
         first.setdefault(value["runId"], written)
-    return _line("recalled", [1000 * (first[run] - started) for run, started in began.items()], at)
+    return _result("recalled", [1000 * (first[run] - started) for run, started in began.items()], testbed)
 
 
-def asked_when_idle(at: Desk) -> dict[str, Any]:
-    """Requests to Paperclip a second, of one company in which nothing happens."""
-    before, began = _requests(at), time.monotonic()
+def measure_idle(testbed: RelayTestbed) -> dict[str, Any]:
+    """Requests to Paperclip per second for one company in which nothing happens."""
+    before, began = _requests(testbed), time.monotonic()
     time.sleep(QUIET)
-    rate = (_requests(at) - before) / (time.monotonic() - began)
+    rate = (_requests(testbed) - before) / (time.monotonic() - began)
     return {"bench": "relay", "what": "idle", "requests_per_second": round(rate, 2), "bound": 2.0, "kept": rate <= 2.0}
 
 
-def records(at: Desk, name: str) -> list[tuple[dict[str, Any], float]]:
-    """Values of a topic with the times of their records, seconds since the epoch, in the order of time."""
+def records(testbed: RelayTestbed, name: str) -> list[tuple[dict[str, Any], float]]:
+    """The values of a topic with their records' timestamps in seconds, ordered by time."""
 
     async def read() -> list[tuple[dict[str, Any], float]]:
-        consumer = AIOKafkaConsumer(bootstrap_servers=at.site.broker.bootstrap_servers, auto_offset_reset="earliest")
+        consumer = AIOKafkaConsumer(
+            bootstrap_servers=testbed.installation.broker.bootstrap_servers, auto_offset_reset="earliest"
+        )
         await consumer.start()
         try:
-            partitions = [TopicPartition(at.site.topics[name], number) for number in range(8)]
-            consumer.assign(partitions)
-            ends = await consumer.end_offsets(partitions)
-            found = []
-            while any([await consumer.position(each) < ends[each] for each in partitions]):
-                for messages in (await consumer.getmany(timeout_ms=200)).values():
-                    found += [(json.loads(m.value), m.timestamp / 1000) for m in messages if m.value is not None]
-            return sorted(found, key=lambda each: each[1])
+            topic = testbed.installation.topics[name]
+            messages = [message async for message in read_topic(consumer, topic)]
+            values = [(json.loads(m.value), m.timestamp / 1000) for m in messages if m.value is not None]
+            return sorted(values, key=itemgetter(1))
         finally:
             await consumer.stop()
 
     return asyncio.run(read())
 
 
-def _requests(at: Desk) -> float:
-    text = httpx.get(f"{at.relay.url}/metrics", timeout=10).raise_for_status().text
+def _requests(testbed: RelayTestbed) -> float:
+    text = httpx.get(f"{testbed.relay.url}/metrics", timeout=10).raise_for_status().text
     return sum(
         sample.value
         for family in text_string_to_metric_families(text)
@@ -177,9 +182,9 @@ def _requests(at: Desk) -> float:
     )
 
 
-def _line(what: str, times: list[float], at: Desk) -> dict[str, Any]:
+def _result(what: str, times: list[float], testbed: RelayTestbed) -> dict[str, Any]:
     p95 = quantiles(times, n=20)[-1]
-    bound = BOUNDS.get((what, at.websocket))
+    bound = BOUNDS.get((what, testbed.websocket))
     return {
         "bench": "relay",
         "what": what,

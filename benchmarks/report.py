@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from benchmarks.measure import Line, medians
+from benchmarks.measure import Result, medians
 
 FAST, DEFAULT = "paperclip-memory, pyreqwest", "paperclip-memory, httpx"
 FAST_ALONE, DEFAULT_ALONE = "pyreqwest alone, no Kafka", "httpx alone, no Kafka"
@@ -32,133 +32,133 @@ class Verdict:
         return f"{'✓' if self.holds else '✗'} {self.bar}: {self.measured}"
 
 
-def table(lines: Iterable[Line]) -> str:
+def table(results: Iterable[Result]) -> str:
     """A Markdown table."""
-    return "\n".join([*_HEAD, *(_row(line) for line in lines)])
+    return "\n".join([*_HEAD, *(_row(result) for result in results)])
 
 
-def _row(line: Line) -> str:
-    slots = f"{line.workers} x {line.in_flight}" if line.workers > 1 else str(line.in_flight)
+def _row(result: Result) -> str:
+    slots = f"{result.workers} x {result.in_flight}" if result.workers > 1 else str(result.in_flight)
     return (
-        f"| {line.bench} | {line.subject} | {slots} | {line.events_per_second:,.0f} | {line.of_ideal:.3f} "
-        f"| {line.cpu_us_per_event:,.0f} | {line.rss_mb:.0f} | {line.p50_ms:.1f} | {line.p99_ms:.1f} |"
+        f"| {result.bench} | {result.system} | {slots} | {result.events_per_second:,.0f} | {result.of_ideal:.3f} "
+        f"| {result.cpu_us_per_event:,.0f} | {result.rss_mb:.0f} | {result.p50_ms:.1f} | {result.p99_ms:.1f} |"
     )
 
 
-def verdicts(lines: Sequence[Line]) -> list[Verdict]:
+def verdicts(results: Sequence[Result]) -> list[Verdict]:
     """The verdicts on every target that these medians cover."""
     found: list[Verdict] = []
     for judge in (_near_the_sender, _ahead_of_java, _cpu, _two_workers, _ahead_of_python, _recall, _scaling, _memory):
-        found += judge(lines)
+        found += judge(results)
     return found
 
 
-def _pick(lines: Sequence[Line], bench: str, subject: str, workers: int = 1) -> Line | None:
-    return next((o for o in lines if (o.bench, o.subject, o.workers) == (bench, subject, workers)), None)
+def _pick(results: Sequence[Result], bench: str, system: str, workers: int = 1) -> Result | None:
+    return next((o for o in results if (o.bench, o.system, o.workers) == (bench, system, workers)), None)
 
 
-def _near_the_sender(lines: Sequence[Line]) -> list[Verdict]:
+def _near_the_sender(results: Sequence[Result]) -> list[Verdict]:
     return _ratio(
         "64 in flight: at least 0.97 of what the same transport reaches without Kafka",
-        _pick(lines, "throughput", FAST),
-        _pick(lines, "throughput", FAST_ALONE),
+        _pick(results, "throughput", FAST),
+        _pick(results, "throughput", FAST_ALONE),
         0.97,
     )
 
 
-def _ahead_of_java(lines: Sequence[Line]) -> list[Verdict]:
-    ours, java = _pick(lines, "throughput", FAST), _pick(lines, "throughput", JAVA)
-    return _ratio("64 in flight: ahead of Java's parallel consumer", ours, java, 1.0)
+def _ahead_of_java(results: Sequence[Result]) -> list[Verdict]:
+    worker, java = _pick(results, "throughput", FAST), _pick(results, "throughput", JAVA)
+    return _ratio("64 in flight: ahead of Java's parallel consumer", worker, java, 1.0)
 
 
-def _cpu(lines: Sequence[Line]) -> list[Verdict]:
-    ours, java = _pick(lines, "density", FAST), _pick(lines, "density", JAVA)
-    if ours is None:
+def _cpu(results: Sequence[Result]) -> list[Verdict]:
+    worker, java = _pick(results, "density", FAST), _pick(results, "density", JAVA)
+    if worker is None:
         return []
     limit = max(250.0, java.cpu_us_per_event if java else 0.0)
     beside = f", Java's {java.cpu_us_per_event:.0f}" if java else ""
     return [
         Verdict(
             "256 in flight: CPU per event at most Java's, or 250 µs",
-            f"{ours.cpu_us_per_event:.0f} µs{beside}",
-            ours.cpu_us_per_event <= limit,
+            f"{worker.cpu_us_per_event:.0f} µs{beside}",
+            worker.cpu_us_per_event <= limit,
         )
     ]
 
 
-def _two_workers(lines: Sequence[Line]) -> list[Verdict]:
-    ours, java = _pick(lines, "density", FAST, workers=2), _pick(lines, "density", JAVA)
-    return _ratio("two workers of 128: at least Java's events/s with 256", ours, java, 1.0)
+def _two_workers(results: Sequence[Result]) -> list[Verdict]:
+    worker, java = _pick(results, "density", FAST, workers=2), _pick(results, "density", JAVA)
+    return _ratio("two workers of 128: at least Java's events/s with 256", worker, java, 1.0)
 
 
-def _ahead_of_python(lines: Sequence[Line]) -> list[Verdict]:
+def _ahead_of_python(results: Sequence[Result]) -> list[Verdict]:
     found: list[Verdict] = []
     for bench, slots in (("throughput", 64), ("density", 256)):
-        peers = [line for line in lines if line.bench == bench and line.subject.startswith(PYTHON_PEERS)]
-        best = max(peers, key=lambda line: line.events_per_second, default=None)
+        peers = [result for result in results if result.bench == bench and result.system.startswith(PYTHON_PEERS)]
+        best = max(peers, key=lambda result: result.events_per_second, default=None)
         for name in (FAST, DEFAULT):
             found += _ratio(
-                f"{slots} in flight, {name}: ahead of every Python peer", _pick(lines, bench, name), best, 1.0
+                f"{slots} in flight, {name}: ahead of every Python peer", _pick(results, bench, name), best, 1.0
             )
     return found
 
 
-def _recall(lines: Sequence[Line]) -> list[Verdict]:
+def _recall(results: Sequence[Result]) -> list[Verdict]:
     limit = RECALL_OVER_MS
     return [
         Verdict(
-            f"recall behind retains ({line.subject}): p99 at most the simulated {line.sink_ms:.0f} ms + {limit:.0f}",
-            f"{line.p99_ms:.0f} ms",
-            line.p99_ms <= line.sink_ms + limit,
+            f"recall behind retains ({result.system}): p99 at most the simulated {result.sink_ms:.0f} ms + {limit:.0f}",
+            f"{result.p99_ms:.0f} ms",
+            result.p99_ms <= result.sink_ms + limit,
         )
-        for line in lines
-        if line.bench == "recall"
+        for result in results
+        if result.bench == "recall"
     ]
 
 
-def _scaling(lines: Sequence[Line]) -> list[Verdict]:
-    one = _pick(lines, "scaling", FAST)
+def _scaling(results: Sequence[Result]) -> list[Verdict]:
+    one = _pick(results, "scaling", FAST)
     bars = ((2, 1.95), (4, 3.8))
     return [
         each
         for workers, least in bars
         for each in _ratio(
-            f"{workers} workers: at least {least} x one", _pick(lines, "scaling", FAST, workers), one, least
+            f"{workers} workers: at least {least} x one", _pick(results, "scaling", FAST, workers), one, least
         )
     ]
 
 
-def _memory(lines: Sequence[Line]) -> list[Verdict]:
-    waiting = [line.rss_mb for line in lines if line.bench in ("scaling", "recall") and line.workers == 1]
+def _memory(results: Sequence[Result]) -> list[Verdict]:
+    waiting = [result.rss_mb for result in results if result.bench in ("scaling", "recall") and result.workers == 1]
     if not waiting:
         return []
     return [Verdict("100,000 records waiting: at most 150 MB", f"{max(waiting):.0f} MB", max(waiting) <= 150)]
 
 
-def _ratio(bar: str, ours: Line | None, other: Line | None, least: float) -> list[Verdict]:
-    if ours is None or other is None:
+def _ratio(bar: str, worker: Result | None, other: Result | None, least: float) -> list[Verdict]:
+    if worker is None or other is None:
         return []
-    ratio = ours.events_per_second / other.events_per_second
-    measured = f"{ratio:.3f} ({ours.events_per_second:,.0f}/s, {other.events_per_second:,.0f}/s)"
+    ratio = worker.events_per_second / other.events_per_second
+    measured = f"{ratio:.3f} ({worker.events_per_second:,.0f}/s, {other.events_per_second:,.0f}/s)"
     return [Verdict(bar, measured, ratio >= least)]
 
 
-def page(lines: Sequence[Line], machine: str) -> str:
+def page(results: Sequence[Result], machine: str) -> str:
     """The complete page, from the results of all runs."""
-    middle = medians(lines)
-    loads = [line.load for line in lines]
-    sections: list[tuple[str, Callable[[Line], bool], str]] = [
-        ("64 in flight", lambda line: line.bench == "throughput", _THROUGHPUT),
-        ("256 in flight", lambda line: line.bench == "density", _DENSITY),
-        ("More workers", lambda line: line.bench == "scaling", _SCALING),
-        ("Recall behind waiting retains", lambda line: line.bench == "recall", _RECALL),
-        ("What logging costs", lambda line: line.bench == "logging", _LOGGING),
-        ("The sink", lambda line: line.bench == "sink", _SINK),
+    middle = medians(results)
+    loads = [result.load for result in results]
+    sections: list[tuple[str, Callable[[Result], bool], str]] = [
+        ("64 in flight", lambda result: result.bench == "throughput", _THROUGHPUT),
+        ("256 in flight", lambda result: result.bench == "density", _DENSITY),
+        ("More workers", lambda result: result.bench == "scaling", _SCALING),
+        ("Recall behind waiting retains", lambda result: result.bench == "recall", _RECALL),
+        ("What logging costs", lambda result: result.bench == "logging", _LOGGING),
+        ("The sink", lambda result: result.bench == "sink", _SINK),
     ]
     parts = [_INTRODUCTION.format(machine=machine, low=min(loads), high=max(loads))]
     parts += ["## What must hold\n", *(f"- {verdict.text}" for verdict in verdicts(middle)), ""]
     for title, belongs, text in sections:
-        chosen = [line for line in middle if belongs(line)]
+        chosen = [result for result in middle if belongs(result)]
         if chosen:
             parts += [f"## {title}\n", text, table(chosen), ""]
     return "\n".join(parts)

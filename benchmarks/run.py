@@ -1,4 +1,4 @@
-"""One run: start a subject, let it settle, watch it, end it."""
+"""One run: starts a system, lets it settle, measures it, ends it."""
 
 import os
 import signal
@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from benchmarks import process
-from benchmarks.measure import Line, Sample, cpu_at, middle, percentile, turnarounds, within
-from benchmarks.stand import Sink, Stand
-from benchmarks.subjects import Subject
+from benchmarks.measure import Result, Sample, cpu_at, middle, percentile, turnarounds, within
+from benchmarks.systems import System
+from benchmarks.testbed import Sink, Testbed
 from consumer.embedded.supervise import ServerError, wait_until
 
 START_DEADLINE = 60.0
@@ -21,26 +21,26 @@ LOOK = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """How large a run is; `seconds` of it are measured, after `settle`."""
+    """The size of a run; `seconds` are measured, after `warm_up`."""
 
     in_flight: int
     workers: int = 1
     seconds: float = 8.0
-    settle: float = 2.0
+    warm_up: float = 2.0
 
     def quick(self) -> "Size":
-        """The same, short."""
-        return replace(self, seconds=2.5, settle=1.0)
+        """The same size in a short run."""
+        return replace(self, seconds=2.5, warm_up=1.0)
 
 
 @contextmanager
-def running(subject: Subject, stand: Stand, sink: Sink, size: Size) -> Iterator[list[int]]:
-    """The subject's processes, ready, one after another so that each rebalance is over before the next begins."""
-    group, children = stand.group(), list[subprocess.Popen[bytes]]()
-    log = stand.logs / f"{group}.log"
+def running(system: System, testbed: Testbed, sink: Sink, size: Size) -> Iterator[list[int]]:
+    """Start the system's processes one after another, so that each rebalance ends before the next one starts."""
+    group, children = testbed.group(), list[subprocess.Popen[bytes]]()
+    log = testbed.logs / f"{group}.log"
     try:
         for _ in range(size.workers):
-            launch = subject.launch(stand, sink, group, size.in_flight)
+            launch = system.launch(testbed, sink, group, size.in_flight)
             with log.open("ab") as out:
                 child = subprocess.Popen(
                     launch.command, stdin=subprocess.DEVNULL, stdout=out, stderr=out, env=launch.env, cwd=Path.cwd()
@@ -49,7 +49,7 @@ def running(subject: Subject, stand: Stand, sink: Sink, size: Size) -> Iterator[
             wait_until(lambda: child.poll() is not None or launch.ready(), START_DEADLINE)  # noqa: B023
         yield [child.pid for child in children]
     except OSError as error:  # its /proc is gone, or the sink's port
-        raise ServerError(f"running {subject.name}", str(error), log=log) from error
+        raise ServerError(f"running {system.name}", str(error), log=log) from error
     finally:
         for child in children:
             if child.poll() is None:
@@ -57,27 +57,27 @@ def running(subject: Subject, stand: Stand, sink: Sink, size: Size) -> Iterator[
             child.wait()
 
 
-def measure(bench: str, subject: Subject, stand: Stand, sink: Sink, size: Size) -> Line:
-    """Run the subject once and say how it did."""
+def measure(bench: str, system: System, testbed: Testbed, sink: Sink, size: Size) -> Result:
+    """Run a system once."""
     load = process.load()
-    sink.taken()
-    with running(subject, stand, sink, size) as pids:
+    sink.take()
+    with running(system, testbed, sink, size) as pids:
         if not wait_until(lambda: sink.count() > 0, START_DEADLINE):
-            raise OSError(f"no request came within {START_DEADLINE:g} s")
-        time.sleep(size.settle)
+            raise OSError(f"no request arrived within {START_DEADLINE:g} s")
+        time.sleep(size.warm_up)
         start = time.monotonic()
         samples = watch(pids, size.seconds)
-        times, connections = sink.taken()
-    in_flight = 1 if subject.sequential else size.in_flight
+        times, connections = sink.take()
+    in_flight = 1 if system.sequential else size.in_flight
     window = middle(start, start + size.seconds)
     inside = within(times, window)
     count = inside.stop - inside.start
     rate = count / window.seconds
     cpu = cpu_at(samples, window.end) - cpu_at(samples, window.start)
     gaps = turnarounds(times[inside], connections[inside])
-    return Line(
+    return Result(
         bench=bench,
-        subject=subject.name,
+        system=system.name,
         in_flight=in_flight,
         sink_ms=sink.retain_ms,
         workers=size.workers,
@@ -92,7 +92,7 @@ def measure(bench: str, subject: Subject, stand: Stand, sink: Sink, size: Size) 
 
 
 def watch(pids: Sequence[int], seconds: float) -> list[Sample]:
-    """Look at the processes for so long."""
+    """Sample the processes for so many seconds."""
     end = time.monotonic() + seconds
     samples = [process.sample(pids, time.monotonic())]
     while (left := end - time.monotonic()) > 0:

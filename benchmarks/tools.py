@@ -1,9 +1,9 @@
-"""How fast the tools answer from the map, and what runs that come and go leave behind.
+"""Measures how fast the tools answer from their cache, and their memory while runs come and go.
 
     python -m benchmarks.tools
 
-One JSON line for each way to call: so many agents, each with a run of its own and never without a call. A second kind
-of line says how much memory the server has while 100,000 runs pass through its map.
+Prints one JSON line for each kind of call: so many agents, each with its own run and always with a call in flight. A
+second kind of line gives the server's memory while 100,000 runs pass through its cache.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from statistics import median, quantiles
 from time import perf_counter
 from typing import Any
 
-from benchmarks.tools_server import COMPANY, HELD, MEMORIES, SECRET, agent, run
+from benchmarks.tools_server import CACHED_RUNS, COMPANY, MEMORIES, SECRET, agent, run
 
 AGENTS = 200
 CALLS = 10_000
@@ -27,7 +27,7 @@ WARM_UP = 5
 RUNS, STEPS = 100_000, 10
 ROUNDS = 3
 BOUND = 50.0
-"""Milliseconds: what p99 should stay under."""
+"""Upper bound of p99, milliseconds."""
 TICK = os.sysconf("SC_CLK_TCK")
 
 
@@ -36,10 +36,10 @@ class Server:
 
     def __init__(self, child: "subprocess.Popen[str]") -> None:
         self._child = child
-        self.port = int(self.say())
+        self.port = int(self.exchange())
 
-    def say(self, line: str | None = None) -> str:
-        """What it answers to a line."""
+    def exchange(self, line: str | None = None) -> str:
+        """Send a line, if any, and return the server's next line."""
         assert self._child.stdin is not None
         assert self._child.stdout is not None
         if line is not None:
@@ -48,7 +48,7 @@ class Server:
         return self._child.stdout.readline()
 
     def cpu(self) -> float:
-        """Seconds of CPU that it has used."""
+        """CPU seconds used so far."""
         fields = Path(f"/proc/{self._child.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / TICK
 
@@ -78,7 +78,7 @@ def request(port: int, path: str, body: object, number: int) -> bytes:
 
 
 class Caller(asyncio.Protocol):
-    """One agent: it calls again as soon as it is answered."""
+    """One agent that calls again as soon as it gets its answer."""
 
     def __init__(self, sent: bytes, calls: int, times: list[float]) -> None:
         self._sent = sent
@@ -124,21 +124,21 @@ async def load(port: int, path: str, body: object, agents: int) -> list[float]:
     times: list[float] = []
     loop = asyncio.get_running_loop()
     calls = CALLS // agents
-    authenticator = [Caller(request(port, path, body, number), calls, times) for number in range(agents)]
-    waiting = iter(authenticator)
-    for _ in authenticator:
+    callers = [Caller(request(port, path, body, number), calls, times) for number in range(agents)]
+    waiting = iter(callers)
+    for _ in callers:
         await loop.create_connection(lambda: next(waiting), "127.0.0.1", port)
-    await asyncio.gather(*(caller.done for caller in authenticator))
+    await asyncio.gather(*(caller.done for caller in callers))
     return times
 
 
-def measured(running: Server, way: str, path: str, body: object, agents: int) -> dict[str, Any]:
+def measure(running: Server, way: str, path: str, body: object, agents: int) -> dict[str, Any]:
     started, cpu = perf_counter(), running.cpu()
     times = asyncio.run(load(running.port, path, body, agents))
     seconds, calls = perf_counter() - started, CALLS + agents * WARM_UP
     cuts = quantiles(times, n=100)
     return {
-        "bench": "recalls from the map",
+        "bench": "recalls from the cache",
         "way": way,
         "agents": agents,
         "per_second": round(calls / seconds),
@@ -149,15 +149,15 @@ def measured(running: Server, way: str, path: str, body: object, agents: int) ->
     }
 
 
-def grown(running: Server) -> dict[str, Any]:
-    """What the server holds while runs pass through its map, which is full to begin with."""
-    running.say(str(4 * HELD))
-    seen: list[Sequence[str]] = [running.say(str(RUNS // STEPS)).split() for _ in range(STEPS)]
+def measure_memory(running: Server) -> dict[str, Any]:
+    """The server's memory while runs pass through its full cache."""
+    running.exchange(str(4 * CACHED_RUNS))
+    samples: list[Sequence[str]] = [running.exchange(str(RUNS // STEPS)).split() for _ in range(STEPS)]
     return {
         "bench": "runs that come and go",
         "runs": RUNS,
-        "resident_mb": [float(megabytes) for megabytes, _ in seen],
-        "held": [int(held) for _, held in seen],
+        "resident_mb": [float(megabytes) for megabytes, _ in samples],
+        "cached": [int(cached) for _, cached in samples],
     }
 
 
@@ -172,18 +172,18 @@ def main() -> None:
     with server() as running:
         for agents in (1, *[AGENTS] * ROUNDS):
             for way, path, body in (("REST", "/v1/tools/recall", {"query": "release train"}), ("MCP", "/mcp", call)):
-                line = measured(running, way, path, body, agents)
-                print(json.dumps(line), flush=True)
+                result = measure(running, way, path, body, agents)
+                print(json.dumps(result), flush=True)
                 if agents == AGENTS:
-                    tails[way].append(line["p99_ms"])
+                    tails[way].append(result["p99_ms"])
     with server() as running:
-        line = grown(running)
-        print(json.dumps(line))
-    for way, found in tails.items():
-        tail = f"p99 {median(found)} ms, median of {ROUNDS} (bound: {BOUND} ms)"
-        print(f"{way}: {AGENTS} recalls at once from the map: {tail}")
-    first, *_, last = line["resident_mb"]
-    print(f"{RUNS:,} runs through a full map: {first} MB, then {last} MB")
+        result = measure_memory(running)
+        print(json.dumps(result))
+    for way, values in tails.items():
+        tail = f"p99 {median(values)} ms, median of {ROUNDS} (bound: {BOUND} ms)"
+        print(f"{way}: {AGENTS} concurrent recalls from the cache: {tail}")
+    first, *_, last = result["resident_mb"]
+    print(f"{RUNS:,} runs through a full cache: {first} MB, then {last} MB")
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ app = typer.Typer(
     help="Long-term memory for the agents of a Paperclip instance: Kafka events in, Hindsight recall and retain out.",
 )
 
-letters = typer.Typer(no_args_is_help=True, help="Show records that could not be handled, and send them back.")
+letters = typer.Typer(no_args_is_help=True, help="List records that could not be handled, and redrive them.")
 app.add_typer(letters, name="dead-letters")
 
 
@@ -41,16 +41,16 @@ def _settings_epilog(*, needed: str) -> str:
     return f"Settings come from PAPERCLIP_MEMORY_* variables ({needed}); `paperclip-memory settings` lists them all."
 
 
-Strict = Annotated[bool, typer.Option("--strict", help="End with exit code 1 when a probe fails at the start.")]
+Strict = Annotated[bool, typer.Option("--strict", help="End with exit code 1 if a probe fails at the start.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for scripts.")]
 
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def worker(
-    lane: Annotated[LaneName | None, typer.Option(help="Run this lane alone; without it, both.")] = None,
+    lane: Annotated[LaneName | None, typer.Option(help="Run only this lane; both by default.")] = None,
     strict: Strict = False,
 ) -> None:
-    """Consume Paperclip's events: recall when a run starts, retain comments, forget deleted ones."""
+    """Consume Paperclip's events: recall memories when a run starts, retain comments, forget deleted ones."""
     from consumer.commands.worker import LANES, run_worker  # noqa: PLC0415
 
     lanes = LANES if lane is None else (lane.value,)
@@ -60,7 +60,7 @@ def worker(
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL and …_PAPERCLIP_API_URL are required"))
 def up(strict: Strict = False) -> None:
-    """Run worker, tools, relay and exporter in one process, for a small installation. Creates missing topics."""
+    """Run worker, tools, relay and exporter in one process, and create missing topics. For small installations."""
     from consumer.commands.up import run_up  # noqa: PLC0415
 
     settings = load_settings()
@@ -69,7 +69,7 @@ def up(strict: Strict = False) -> None:
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def exporter() -> None:
-    """Serve how far the groups are behind and what waits in Hindsight, for Prometheus. Several may run."""
+    """Serve the lag of the consumer groups and Hindsight's queue to Prometheus. Several exporters can run."""
     from consumer.commands.exporter import run_exporter  # noqa: PLC0415
 
     _exit(asyncio.run(run_exporter(load_settings())))
@@ -77,20 +77,20 @@ def exporter() -> None:
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def status(
-    watch: Annotated[bool, typer.Option("--watch", help="Look again every 5 s, until Ctrl-C.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update every 5 s until Ctrl-C.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show lag, members, Hindsight's queue and dead letters. Exit code 1 if one of the sources does not answer."""
+    """Show lag, group members, Hindsight's queue and dead letters. Exit code 1 if a source does not answer."""
     from consumer.commands.status import run_status  # noqa: PLC0415
 
     if watch and as_json:
-        raise typer.BadParameter("--watch is for people, and --json for scripts: give one of them")
+        raise typer.BadParameter("--watch and --json exclude each other")
     _exit(asyncio.run(run_status(load_settings(), watch=watch, json=as_json)))
 
 
-@app.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
+@app.command(epilog=_settings_epilog(needed="this command uses KAFKA_* and TOPIC_*"))
 def topics() -> None:
-    """Create the topics that are missing; say how existing ones differ. Changes and deletes nothing."""
+    """Create missing topics and report how existing ones differ. Changes and deletes nothing."""
     from consumer.commands.topics import create_topics  # noqa: PLC0415
 
     _exit(asyncio.run(create_topics(load_settings())))
@@ -98,7 +98,7 @@ def topics() -> None:
 
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_HINDSIGHT_API_URL is required"))
 def check(as_json: Json = False) -> None:
-    """Check the settings and probe Kafka, Hindsight and Paperclip. Exit code 1 if any probe fails, 2 for settings."""
+    """Check the settings and probe Kafka, Hindsight and Paperclip. Exit code 1 if a probe fails, 2 for bad settings."""
     from consumer.commands.check import run_check  # noqa: PLC0415
 
     _exit(asyncio.run(run_check(as_json=as_json)))
@@ -108,50 +108,52 @@ def _when(text: str) -> float:
     try:
         return parse_time_or_age(text, time.time())
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is neither a time (2026-11-30T10:00) nor an age (90m, 2h, 7d)") from None
+        raise typer.BadParameter(
+            f"{text!r} is neither a time such as 2026-11-30T10:00 nor an age such as 90m, 2h or 7d"
+        ) from None
 
 
-Reasons = Annotated[list[DeadLetterReason] | None, typer.Option("--reason", help="Only with this reason; repeatable.")]
+Reasons = Annotated[list[DeadLetterReason] | None, typer.Option("--reason", help="Only this reason; repeatable.")]
 EventTypes = Annotated[
-    list[str] | None, typer.Option("--event-type", metavar="TYPE", help="Only of this event type; repeatable.")
+    list[str] | None, typer.Option("--event-type", metavar="TYPE", help="Only this event type; repeatable.")
 ]
 Since = Annotated[
     float | None,
-    typer.Option(parser=_when, metavar="TIME", help="Only written then or later: 2026-11-30T10:00 (UTC), or 2h ago."),
+    typer.Option(parser=_when, metavar="TIME", help="Only since this time (2026-11-30T10:00, UTC) or age (2h)."),
 ]
-Until = Annotated[float | None, typer.Option(parser=_when, metavar="TIME", help="Only written before.")]
+Until = Annotated[float | None, typer.Option(parser=_when, metavar="TIME", help="Only before this time or age.")]
 
 
-@letters.command("list", epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
+@letters.command("list", epilog=_settings_epilog(needed="this command uses KAFKA_* and TOPIC_*"))
 def list_dead_letters(
     reason: Reasons = None,
     event_type: EventTypes = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show the newest so many.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Show at most so many, the newest ones.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """Show the dead letters that were not sent back yet; never what they hold."""
+    """List the dead letters that were not redriven. Never prints their content."""
     from consumer.commands.dead_letters import list_dead_letters as run_list  # noqa: PLC0415
 
     letter_filter = DeadLetterFilter(reason or (), event_type or (), since, until)
     _exit(asyncio.run(run_list(load_settings(), letter_filter, limit, as_json=as_json)))
 
 
-@letters.command(epilog=_settings_epilog(needed="the KAFKA_* and TOPIC_* ones count here"))
+@letters.command(epilog=_settings_epilog(needed="this command uses KAFKA_* and TOPIC_*"))
 def redrive(
     reason: Reasons = None,
     event_type: EventTypes = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Send the oldest so many; without it, all.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be sent; send nothing.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Send only so many, the oldest; all by default.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Have Hindsight work again what it knows already (a new `repair`).")
+        bool, typer.Option("--force", help="Reprocess documents that Hindsight already ingested.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Send dead letters back to the topics they came from, each once. Exit code 1 if Kafka took not all of them."""
+    """Send dead letters back to their topics, each once. Exit code 1 if Kafka did not accept all of them."""
     from consumer.commands.dead_letters import redrive_dead_letters  # noqa: PLC0415
 
     letter_filter = DeadLetterFilter(reason or (), event_type or (), since, until)
@@ -159,7 +161,7 @@ def redrive(
     _exit(asyncio.run(run))
 
 
-@app.command(epilog=_settings_epilog(needed="the TOOLS_* ones count here"))
+@app.command(epilog=_settings_epilog(needed="this command uses TOOLS_*"))
 def tools(strict: Strict = False) -> None:
     """Serve hindsight_recall and hindsight_retain to agents, over MCP and REST."""
     from consumer.commands.tools import run_tools  # noqa: PLC0415
@@ -170,17 +172,17 @@ def tools(strict: Strict = False) -> None:
 @app.command(epilog=_settings_epilog(needed="PAPERCLIP_API_URL and TOOLS_SHARED_SECRET are required here"))
 def connect(
     company: Annotated[UUID, typer.Option(help="The company's id in Paperclip.", metavar="ID")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Change nothing; say what would be done.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
 ) -> None:
-    """Register the tools in Paperclip, so that its gateway gives them to the company's agents. Again is harmless."""
+    """Register the tools in Paperclip, so that its gateway offers them to the company's agents. Safe to repeat."""
     from consumer.commands.connect import run_connect  # noqa: PLC0415
 
     _exit(asyncio.run(run_connect(load_settings(), str(company), dry_run=dry_run)))
 
 
-@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL is required; the RELAY_* ones count"))
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL is required; RELAY_* apply too"))
 def relay(strict: Strict = False) -> None:
-    """Follow Paperclip, and publish its runs and comments to Kafka."""
+    """Follow Paperclip and publish its runs and comments to Kafka."""
     from consumer.commands.relay import run_relay  # noqa: PLC0415
 
     _exit(asyncio.run(run_relay(load_settings(), strict=strict)))
@@ -190,7 +192,7 @@ def _company(text: str) -> str:
     try:
         return str(UUID(text))
     except ValueError:
-        raise typer.BadParameter(f"{text!r} is no UUID") from None
+        raise typer.BadParameter(f"{text!r} is not a UUID") from None
 
 
 Company = Annotated[str, typer.Option(parser=_company, metavar="ID", help="The company's id in Paperclip, a UUID.")]
@@ -201,18 +203,18 @@ def backfill(
     company: Company,
     since: Annotated[
         float | None,
-        typer.Option(parser=_when, metavar="TIME", help="Only comments made then or later; without it, all."),
+        typer.Option(parser=_when, metavar="TIME", help="Only comments made since this time or age; all by default."),
     ] = None,
     issue: Annotated[
         str | None, typer.Option(parser=_company, metavar="ID", help="Only this issue's comments.")
     ] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be published; publish nothing.")] = False,
-    rate: Annotated[float | None, typer.Option(min=0.1, help="At most so many comments a second.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be published; publish nothing.")] = False,
+    rate: Annotated[float | None, typer.Option(min=0.1, help="Maximum comments per second.")] = None,
     force: Annotated[
-        bool, typer.Option("--force", help="Have Hindsight work again what it knows already (a new `repair`).")
+        bool, typer.Option("--force", help="Reprocess documents that Hindsight already ingested.")
     ] = False,
 ) -> None:
-    """Publish past comments, the oldest first. Begun again after it was stopped, it goes on where it was."""
+    """Publish past comments, the oldest first. The same command continues where it was interrupted."""
     from consumer.commands.backfill import run_backfill  # noqa: PLC0415
 
     run = run_backfill(load_settings(), company, since or 0.0, issue, dry_run=dry_run, rate=rate, force=force)
@@ -223,42 +225,42 @@ def backfill(
 def audit(
     company: Annotated[
         list[str] | None,
-        typer.Option(parser=_company, metavar="ID", help="This company's id; repeatable. Without it, all."),
+        typer.Option(parser=_company, metavar="ID", help="This company's id; repeatable. All by default."),
     ] = None,
     since: Annotated[
         float | None,
-        typer.Option(parser=_when, metavar="TIME", help="Only comments made then or later; without it, all."),
+        typer.Option(parser=_when, metavar="TIME", help="Only comments made since this time or age; all by default."),
     ] = None,
-    fix: Annotated[bool, typer.Option("--fix", help="Repair what is found.")] = False,
+    fix: Annotated[bool, typer.Option("--fix", help="Repair the differences.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Compare Paperclip's comments with what Hindsight holds. Exit code 1 if anything is to be repaired."""
+    """Compare Paperclip's comments with Hindsight's documents. Exit code 1 if they differ."""
     from consumer.commands.audit import run_audit  # noqa: PLC0415
 
     run = run_audit(load_settings(), company or (), since or 0.0, fix=fix, as_json=as_json)
     _exit(asyncio.run(run))
 
 
-@app.command(name="import-plugin", epilog="PAPERCLIP_MEMORY_PAPERCLIP_API_KEY is the key; a board member's is needed.")
+@app.command(name="import-plugin", epilog="PAPERCLIP_MEMORY_PAPERCLIP_API_KEY must be a board member's key.")
 def import_plugin(
     url: Annotated[
         str | None, typer.Option(help="Paperclip's base URL.", envvar="PAPERCLIP_MEMORY_PAPERCLIP_API_URL")
     ] = None,
     company: Annotated[
         list[str] | None,
-        typer.Option(parser=_company, metavar="ID", help="This company's configuration; repeatable. Without it, all."),
+        typer.Option(parser=_company, metavar="ID", help="This company's configuration; repeatable. All by default."),
     ] = None,
     file: Annotated[Path | None, typer.Option(help="Read this JSON file instead of Paperclip.", dir_okay=False)] = None,
-    output: Annotated[Path | None, typer.Option(help="Where to write; without it, print.", dir_okay=False)] = None,
+    output: Annotated[Path | None, typer.Option(help="Write to this file; prints by default.", dir_okay=False)] = None,
 ) -> None:
-    """Turn the configuration of the plugin @vectorize-io/hindsight-paperclip into ours, as an environment file."""
+    """Convert the configuration of the plugin @vectorize-io/hindsight-paperclip to an environment file."""
     from consumer.commands.import_plugin import from_file, from_paperclip  # noqa: PLC0415
 
     if file is not None:
         _exit(from_file(file, output))
         return
     if url is None:
-        raise typer.BadParameter("is needed, unless there is a --file", param_hint="--url")
+        raise typer.BadParameter("is required without --file", param_hint="--url")
     key = os.environ.get("PAPERCLIP_MEMORY_PAPERCLIP_API_KEY")
     _exit(asyncio.run(from_paperclip(url.rstrip("/"), key, company or (), output)))
 
@@ -271,7 +273,7 @@ def settings() -> None:
 
 @app.command()
 def schemas(
-    name: Annotated[str | None, typer.Argument(help="Print this one; without it, list the names.")] = None,
+    name: Annotated[str | None, typer.Argument(help="The schema to print; lists all names by default.")] = None,
 ) -> None:
     """Print a JSON Schema of an event, or the AsyncAPI document of all topics."""
     directory = files("schemas")
@@ -290,7 +292,7 @@ def _exit(code: int) -> None:
 
 
 def main() -> None:
-    """Run the command line; wrong settings end it with exit code 2 and one line each."""
+    """Run the command line. Wrong settings end it with exit code 2 and one line each."""
     try:
         app()
     except SettingsError as error:

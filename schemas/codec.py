@@ -5,6 +5,7 @@ Decoding takes what JSON can carry, lone surrogates included (pydantic's own JSO
 """
 
 import json
+import re
 import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -13,6 +14,23 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from schemas.events import EVENT_TYPES, Envelope
+
+MAX_LEVELS = 100
+"""Levels of JSON that `loads` keeps: far more than Paperclip's objects have, far fewer than Python can encode."""
+
+
+def loads(body: bytes) -> tuple[Any, bool]:
+    """Decode JSON of any depth: a value nested deeper than `MAX_LEVELS` becomes null.
+
+    Returns:
+        the value, and whether it was too deep.
+
+    Raises:
+        ValueError: the body is not JSON.
+    """
+    if not _is_deep(body):
+        return json.loads(body), False
+    return json.loads(_prune(body.decode("utf-8", "surrogatepass"))), True
 
 
 def decode(value: bytes | None) -> dict[str, Any]:
@@ -63,6 +81,41 @@ def encode(value: BaseModel | Mapping[str, Any]) -> bytes:
     """
     plain = value.model_dump(by_alias=True, exclude_unset=True) if isinstance(value, BaseModel) else value
     return _encode(plain).encode("ascii")
+
+
+def _is_deep(body: bytes) -> bool:
+    """Whether JSON has more than `MAX_LEVELS` levels, give or take a factor of two. Costs less than decoding it."""
+    if body.count(b"[") + body.count(b"{") <= MAX_LEVELS:
+        return False
+    brackets = _STRING.sub(b"", body).translate(None, _NO_BRACKETS)
+    for _ in range(MAX_LEVELS):
+        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
+        if not brackets:
+            return False
+    return True
+
+
+def _prune(text: str) -> str:
+    """Replace values nested deeper than `MAX_LEVELS` by null. Text that is not JSON stays so."""
+    kept: list[str] = []
+    level = start = 0
+    for token in _STRING_OR_BRACKET.finditer(text):
+        if token[0] in ("[", "{"):
+            level += 1
+            if level == MAX_LEVELS + 1:
+                kept += text[start : token.start()], "null"
+                start = len(text)
+        elif token[0] in ("]", "}"):
+            if level == MAX_LEVELS + 1:
+                start = token.end()
+            level -= 1
+    kept.append(text[start:])
+    return "".join(kept)
+
+
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_STRING_OR_BRACKET = re.compile(_STRING.pattern.decode() + r"|[\[\]{}]", re.DOTALL)
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class _NotJsonError(ValueError):

@@ -11,6 +11,7 @@ from consumer.dead_letters.topic import DeadLetterTopic
 from consumer.errors import SettingsError, Upstream
 from consumer.hindsight.client import HindsightClient
 from consumer.http.backends import open_transport
+from consumer.http.rest_client import Warn, silent
 from consumer.http.transport import Transport, limit_in_flight
 from consumer.kafka.options import groupless_consumer
 from consumer.paperclip.client import PaperclipClient
@@ -46,12 +47,18 @@ async def open_hindsight(
 
 @asynccontextmanager
 async def open_paperclip(
-    settings: Settings, limit: int, instrument: Instrument = _uninstrumented, *, patient: bool = False
+    settings: Settings,
+    limit: int,
+    instrument: Instrument = _uninstrumented,
+    *,
+    patient: bool = False,
+    warn: Warn = silent,
 ) -> AsyncIterator[PaperclipClient]:
     """A Paperclip client with a transport of its own, at most `limit` requests in flight.
 
     Args:
         patient: waiting for other requests to end does not count towards a request's timeout.
+        warn: tells the operator (event name and fields).
 
     Raises:
         SettingsError: Paperclip is not configured.
@@ -66,6 +73,7 @@ async def open_paperclip(
             user_agent=USER_AGENT,
             timeout=settings.http_timeout,
             probe_timeout=settings.health_timeout,
+            warn=warn,
         )
 
 

@@ -15,7 +15,7 @@ from consumer.commands.runtime import (
     start_process,
     wait_for_shutdown,
 )
-from consumer.exporter.hindsight_source import HindsightReader
+from consumer.exporter.hindsight_source import CONCURRENT_BANKS, HindsightReader
 from consumer.exporter.kafka_source import KafkaReader
 from consumer.exporter.poller import SourcePoller
 from consumer.exporter.snapshot import HindsightSnapshot, KafkaSnapshot, Source
@@ -29,14 +29,15 @@ async def open_exporter(process: Process) -> AsyncIterator[Check]:
     """Poll Kafka and Hindsight until the block ends. Yields a check that passes once each was polled."""
     settings, log = process.settings, structlog.get_logger()
     async with AsyncExitStack() as stack:
-        hindsight = await stack.enter_async_context(open_hindsight(settings, 1, process.metrics.measured))
+        hindsight = await stack.enter_async_context(
+            open_hindsight(settings, CONCURRENT_BANKS, process.metrics.measured)
+        )
         reader = KafkaReader(settings)
         stack.push_async_callback(reader.close)
         kafka = SourcePoller[KafkaSnapshot](Source.KAFKA, reader.read, log)
-        queue = SourcePoller[HindsightSnapshot](
-            Source.HINDSIGHT, HindsightReader(hindsight, settings.exporter_banks).read, log
-        )
         max_age = settings.exporter_max_age
+        banks = HindsightReader(hindsight, settings.exporter_banks, time_limit=max_age / 2, warn=process.warn)
+        queue = SourcePoller[HindsightSnapshot](Source.HINDSIGHT, banks.read, log)
         process.registry.register(ExporterGauges(lambda: kafka.last, lambda: queue.last, max_age))
         for run in (kafka.run(settings.exporter_interval), queue.run(settings.exporter_interval)):
             stack.push_async_callback(cancel, asyncio.create_task(run))

@@ -48,7 +48,9 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
     async with AsyncExitStack() as stack:
         stack.push_async_callback(producing.close)
         paperclip = await stack.enter_async_context(
-            open_paperclip(settings, settings.relay_in_flight, process.metrics.measured, patient=True)
+            open_paperclip(
+                settings, settings.relay_in_flight, process.metrics.measured, patient=True, warn=process.warn
+            )
         )
         checkpoints = Checkpoints(producing, partial(groupless_consumer, settings), settings.topic_relay_checkpoints)
         every_issue = settings.memory_policy().needs_user

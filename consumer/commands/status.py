@@ -13,7 +13,7 @@ from rich.live import Live
 from consumer.commands.clients import dead_letter_topic, open_clients
 from consumer.commands.paperclip_probes import read_paperclip
 from consumer.errors import ExitCode
-from consumer.exporter.hindsight_source import HindsightReader
+from consumer.exporter.hindsight_source import CONCURRENT_BANKS, HindsightReader
 from consumer.exporter.kafka_source import KafkaReader
 from consumer.exporter.status import Letters, PaperclipState, Status, as_json, as_screen, take
 from consumer.kafka.options import translate_kafka_errors
@@ -30,7 +30,7 @@ async def run_status(settings: Settings, *, watch: bool, json: bool) -> int:
     configure_logging(LogFormat.CONSOLE, LogLevel.ERROR)
     logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # the screen shows its errors
     async with AsyncExitStack() as stack:
-        hindsight, paperclip = await stack.enter_async_context(open_clients(settings, 4))
+        hindsight, paperclip = await stack.enter_async_context(open_clients(settings, CONCURRENT_BANKS))
         kafka = KafkaReader(settings)
         stack.push_async_callback(kafka.close)
         queue = HindsightReader(hindsight, settings.exporter_banks)

@@ -1,4 +1,7 @@
-"""Renders dead letters and the result of a redrive, as text and as JSON. Never a record's value or key."""
+"""Renders dead letters and the result of a redrive, as text and as JSON. Never a record's value or key.
+
+Anybody who may write to the topic chooses the texts: none is markup for Rich, and none controls the terminal.
+"""
 
 import json
 from collections import Counter
@@ -7,10 +10,12 @@ from dataclasses import asdict
 from typing import Any
 
 from rich.table import Table
+from rich.text import Text
 
 from consumer.dead_letters.model import DeadLetter
 from consumer.dead_letters.redrive import RedriveResult
 from consumer.dead_letters.topic import TopicContents
+from consumer.memory.sanitize import printable
 from schemas.timestamps import format_timestamp
 
 
@@ -26,7 +31,8 @@ def render_table(letters: Sequence[DeadLetter]) -> Table:
         reason, event_type = letter.reason + truncated, letter.event_type or "\N{EN DASH}"
         attempts, redrives = str(letter.attempts), str(letter.redrives)
         written = format_timestamp(letter.written, "seconds")
-        table.add_row(letter.label, written, reason, event_type, source, attempts, redrives, letter.error)
+        cells = (letter.label, written, reason, event_type, source, attempts, redrives, letter.error)
+        table.add_row(*(Text(printable(cell)) for cell in cells))
     return table
 
 
@@ -40,7 +46,7 @@ def list_text(matching: Sequence[DeadLetter], contents: TopicContents, listed: i
         lines.append(f"{contents.redriven} more were sent back")
     if contents.foreign:
         lines.append(f"{contents.foreign} records of the topic are not dead letters of paperclip-memory")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def list_json(matching: Sequence[DeadLetter], contents: TopicContents, listed: Sequence[DeadLetter]) -> str:
@@ -65,7 +71,7 @@ def redrive_text(result: RedriveResult, chosen: Sequence[DeadLetter], *, dry_run
     lines.append(f"{len(sent)} {verb} back: {_counts(letter.topic for letter in sent) or 'none'}")
     if result.gone:
         lines.append(f"{result.gone} were removed by retention meanwhile")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def redrive_json(result: RedriveResult, chosen: Sequence[DeadLetter], *, dry_run: bool) -> str:

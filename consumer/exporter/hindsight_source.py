@@ -1,24 +1,30 @@
 """Reads Hindsight's queue from `/metrics`, or from `/stats` of the banks last written to if `/metrics` lacks it."""
 
+import asyncio
 import time
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Protocol, TypeVar
 
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
+from consumer.errors import DownKind, HandlingError, UpstreamDown
 from consumer.exporter.snapshot import Backlog, HindsightSnapshot, OperationStatus, OperationType
 from consumer.hindsight.models import Stats
 from consumer.memory.documents import Operation
 from schemas.timestamps import parse_timestamp
 
+T = TypeVar("T")
+
+CONCURRENT_BANKS = 16
+"""How many banks are asked side by side."""
 UNFINISHED = (OperationStatus.PENDING, OperationStatus.PROCESSING)
 
 
 class Hindsight(Protocol):
     """The requests to Hindsight. Each method raises from `consumer.errors`."""
 
-    async def metrics(self) -> str: ...
+    async def metrics(self) -> str | None: ...
 
     async def banks(self, limit: int) -> tuple[list[str], int]: ...
 
@@ -28,28 +34,84 @@ class Hindsight(Protocol):
 
 
 class HindsightReader:
-    """Reads Hindsight's queue. Banks are asked one after another, to keep the load on Hindsight low.
+    """Reads Hindsight's queue.
 
     Args:
         banks: how many banks to inspect for the age of the oldest operation and for `/stats`.
+        time_limit: seconds for the inspection; banks that have not answered by then are left out.
+        warn: tells the operator (event name and fields).
         now: seconds since the epoch.
     """
 
-    def __init__(self, hindsight: Hindsight, banks: int, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        hindsight: Hindsight,
+        banks: int,
+        *,
+        time_limit: float = 60.0,
+        warn: Callable[..., None] = lambda _event, **_fields: None,
+        now: Callable[[], float] = time.time,
+    ) -> None:
         self._hindsight = hindsight
         self._banks = banks
+        self._time_limit = time_limit
+        self._warn = warn
         self._now = now
 
     async def read(self) -> HindsightSnapshot:
         """Read a snapshot. Raises from `consumer.errors`."""
+        started = asyncio.get_running_loop().time()
         banks, total = await self._hindsight.banks(self._banks)
-        backlog, origin, busy = read_backlog(await self._hindsight.metrics()), "/metrics", banks
+        observed = dict.fromkeys(banks)
+        backlog, origin, busy = read_backlog(await self._hindsight.metrics() or ""), "/metrics", banks
         if backlog is None:
-            stats = {bank: counts for bank in banks if (counts := await self._hindsight.stats(bank))}
+            answers = await self._ask_banks(self._hindsight.stats, banks, started + self._time_limit / 2)
+            observed = dict.fromkeys(answers)
+            stats = {bank: counts for bank, counts in answers.items() if counts is not None}
             backlog, origin = sum_stats(stats.values()), "/stats"
             busy = [bank for bank, counts in stats.items() if sum_stats([counts]).total(*UNFINISHED)]
-        ages = [await self._age(bank) for bank in busy] if backlog.total(*UNFINISHED) else []
-        return HindsightSnapshot(origin, backlog, max(ages, default=0.0), total, len(banks))
+        ages: dict[str, float] = {}
+        if backlog.total(*UNFINISHED):
+            ages = await self._ask_banks(self._age, busy, started + self._time_limit)
+            observed = {bank: None for bank in observed if bank in ages or bank not in busy}
+        if len(observed) < len(banks):
+            self._warn("banks of Hindsight cannot be read: leaving them out", banks=len(banks) - len(observed))
+        return HindsightSnapshot(origin, backlog, max(ages.values(), default=0.0), total, len(observed))
+
+    async def _ask_banks(
+        self, ask: Callable[[str], Awaitable[T]], banks: Sequence[str], deadline: float
+    ) -> dict[str, T]:
+        """Ask banks side by side; leave out those that fail or do not answer before the deadline.
+
+        Raises:
+            HandlingError: Hindsight cannot be reached, or no bank answers.
+        """
+        answers: dict[str, T] = {}
+        failures: list[HandlingError] = []
+        slots = asyncio.Semaphore(CONCURRENT_BANKS)
+
+        async def ask_one(bank: str) -> None:
+            async with slots:
+                try:
+                    answers[bank] = await ask(bank)
+                except HandlingError as error:
+                    if isinstance(error, UpstreamDown) and error.kind is DownKind.UNREACHABLE:
+                        raise
+                    failures.append(error)
+
+        tasks = [asyncio.create_task(ask_one(bank)) for bank in banks]
+        try:
+            async with asyncio.timeout_at(deadline):
+                await asyncio.gather(*tasks)
+        except TimeoutError:
+            pass
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        if failures and not answers:
+            raise failures[0]
+        return answers
 
     async def _age(self, bank: str) -> float:
         """Age in seconds of a bank's oldest unfinished operation; 0 if there is none."""
@@ -64,12 +126,17 @@ class HindsightReader:
 def read_backlog(text: str) -> Backlog | None:
     """The backlog in Hindsight's `/metrics`; None if it is missing (HINDSIGHT_API_METRICS_BACKLOG_ENABLED is off).
 
+    Also None for any other page.
+
     Several processes of one Hindsight export the same counts of one database, distinguished by `api_worker`; the
     maximum counts. Counts of tenants and banks are summed. An empty queue has no series.
     """
     lines = [line for line in text.splitlines() if line.startswith(_NAMES)]
     families = text_string_to_metric_families("\n".join(lines) + "\n")
-    samples = [sample for family in families for sample in family.samples]
+    try:
+        samples = [sample for family in families for sample in family.samples]
+    except ValueError:  # a page that is not metrics
+        return None
     if not any(sample.name == _CONSOLIDATION for sample in samples):
         return None
     operations: dict[tuple[OperationType, OperationStatus], int] = {

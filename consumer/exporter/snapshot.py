@@ -112,7 +112,7 @@ class HindsightSnapshot:
     Attributes:
         origin: where the backlog was read: `/metrics`, or `/stats` of the observed banks.
         oldest_pending: age in seconds of the oldest unfinished operation of the observed banks; 0 if there is none.
-        banks_known, banks_observed: how many banks exist, and how many of them `exporter_banks` allows to inspect.
+        banks_known, banks_observed: how many banks exist, and how many of the `exporter_banks` most recent were read.
     """
 
     origin: str

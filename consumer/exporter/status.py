@@ -16,6 +16,7 @@ from rich.text import Text
 from consumer.errors import PaperclipMemoryError
 from consumer.exporter.lag import Lag
 from consumer.exporter.snapshot import GroupSnapshot, HindsightSnapshot, KafkaSnapshot, OperationStatus
+from consumer.memory.sanitize import printable
 from schemas.timestamps import format_timestamp
 
 T = TypeVar("T")
@@ -94,7 +95,7 @@ SHOWN = 32
 def as_screen(status: Status) -> RenderableType:
     """For people."""
     parts: list[RenderableType] = [Text(f"paperclip-memory, {_clock(status.at)}", style="bold")]
-    parts += [Text(f"✗ {name}: {why}", style="red") for name, why in status.silent.items()]
+    parts += [Text(printable(f"✗ {name}: {why}"), style="red") for name, why in status.silent.items()]
     for group in status.kafka.groups if status.kafka else ():
         parts += ["", _headline(group, status.at), *_partitions(group)]
     if seen := status.hindsight:
@@ -155,7 +156,7 @@ def _hindsight(seen: HindsightSnapshot) -> list[RenderableType]:
 
 def _letters(letters: Letters) -> Text:
     total = sum(letters.by_reason.values())
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(letters.by_reason).most_common())
+    reasons = ", ".join(f"{count} {printable(reason)}" for reason, count in Counter(letters.by_reason).most_common())
     text = Text.assemble(("Dead letters", "bold"), ": ", (f"{total} open", "yellow" if total else ""))
     return text.append((f" ({reasons})" if reasons else "") + f", {letters.redriven} sent back")
 

@@ -18,6 +18,7 @@ P = TypeVar("P", OperationPage, DocumentPage)
 
 _PAGE_SIZE = 100  # the largest page that Hindsight returns
 _UNFINISHED = ("pending", "processing")  # in this order: an operation that starts in between is seen twice, not missed
+_NO_METRICS = (401, 403, 404)  # a proxy that protects them, or that does not pass them on
 _PROBE_BANK = "paperclip-memory-check"
 
 
@@ -195,10 +196,10 @@ class HindsightClient:
         self._read_found(response, operation, Stats.model_validate)
         return True
 
-    async def metrics(self) -> str:
-        """Return Hindsight's `/metrics` in Prometheus's text format."""
-        response = await self._rest.call(HindsightOperation.METRICS, "GET", "/metrics")
-        return response.body.decode("utf-8", "replace")
+    async def metrics(self) -> str | None:
+        """Return Hindsight's `/metrics` in Prometheus's text format; None if it does not serve them to us."""
+        response = await self._rest.call(HindsightOperation.METRICS, "GET", "/metrics", accept=_NO_METRICS)
+        return response.body.decode("utf-8", "replace") if response.status not in _NO_METRICS else None
 
     async def _probe(self, operation: HindsightOperation, path: str, parse: Callable[[Any], T]) -> T:
         response = await self._rest.call(operation, "GET", path, timeout=self._probe_timeout)

@@ -10,8 +10,16 @@ from consumer.errors import HandlingError, Upstream
 from consumer.http.errors import classify
 from consumer.http.transport import Request, Response, Transport, TransportError
 from consumer.upstream_success import record_success
+from schemas.codec import loads
 
 T = TypeVar("T")
+
+Warn = Callable[..., None]
+
+
+def silent(_event: str, **_fields: str) -> None:
+    """The default `warn`."""
+
 
 _encode = json.JSONEncoder(separators=(",", ":")).encode  # `json.dumps` would make one for each request
 
@@ -23,18 +31,28 @@ class RestClient:
         base: normalised by `consumer.http.transport.base_url`; a base path is kept.
         key: sent as Bearer; None sends none.
         timeout: seconds for a whole exchange.
+        warn: tells the operator (event name and fields).
 
     Raises:
         ValueError: the key holds characters that a header cannot carry.
     """
 
     def __init__(
-        self, send: Transport, base: str, upstream: Upstream, *, key: str | None, user_agent: str, timeout: float
+        self,
+        send: Transport,
+        base: str,
+        upstream: Upstream,
+        *,
+        key: str | None,
+        user_agent: str,
+        timeout: float,
+        warn: Warn = silent,
     ) -> None:
         self.upstream = upstream
         self._send = send
         self._base = base
         self._timeout = timeout
+        self._warn = warn
         self._user_agent = user_agent
         self._headers = {"User-Agent": user_agent, "Accept": "application/json"}
         if key:
@@ -50,7 +68,13 @@ class RestClient:
             ValueError: the key holds characters that a header cannot carry.
         """
         return RestClient(
-            self._send, self._base, self.upstream, key=key, user_agent=self._user_agent, timeout=self._timeout
+            self._send,
+            self._base,
+            self.upstream,
+            key=key,
+            user_agent=self._user_agent,
+            timeout=self._timeout,
+            warn=self._warn,
         )
 
     async def call(
@@ -94,9 +118,12 @@ class RestClient:
             Transient: the body is not JSON or has an unexpected shape: a proxy's page, or another server.
         """
         try:
-            parsed = parse(json.loads(response.body))
-        except (ValueError, LookupError, TypeError, AttributeError, RecursionError):
+            value, too_deep = loads(response.body)
+            parsed = parse(value)
+        except (ValueError, LookupError, TypeError, AttributeError):
             raise self.error(response, operation) from None  # the cause's text can quote the body
+        if too_deep:
+            self._warn("a response is nested too deeply: deep values count as null", operation=str(operation))
         record_success(self.upstream)
         return parsed
 

@@ -1,4 +1,4 @@
-"""Sanitizes text before it is sent to Hindsight."""
+"""Sanitizes text before it is sent to Hindsight or printed."""
 
 import re
 import unicodedata
@@ -6,6 +6,7 @@ import unicodedata
 from consumer.memory import markers
 
 _UNENCODABLE = re.compile("[\x00\ud800-\udfff]")
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 _INVISIBLE = frozenset({"Cc", "Cf", "Zs", "Zl", "Zp"})
 
 
@@ -22,3 +23,8 @@ def sanitize(text: str) -> str:
 def is_blank(text: str | None) -> bool:
     """Whether the text has no visible character. Stricter than Hindsight, which accepts a zero-width space."""
     return all(unicodedata.category(char) in _INVISIBLE for char in text or "")
+
+
+def printable(text: str) -> str:
+    """One line for a terminal: control characters, which could move the cursor or reorder the line, become `\ufffd`."""
+    return _CONTROL.sub("\ufffd", " ".join(text.splitlines()) if "\n" in text else text)

@@ -16,6 +16,7 @@ from typing import Any
 import structlog
 from structlog.typing import Processor
 
+from consumer.memory.sanitize import printable
 from consumer.settings.types import LogFormat, LogLevel
 
 REDACTED = "[redacted]"
@@ -50,10 +51,19 @@ def configure_logging(log_format: LogFormat, level: LogLevel) -> None:
 
 def _renderer(log_format: LogFormat) -> Processor:
     if log_format is LogFormat.CONSOLE:
-        return structlog.dev.ConsoleRenderer(
+        console = structlog.dev.ConsoleRenderer(
             colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback
         )
+        return lambda logger, method, event: console(logger, method, _without_control_characters(event))
     return _as_json
+
+
+def _without_control_characters(event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Texts of records must not control the terminal. Stacks and tracebacks are ours, and have several lines."""
+    for key, value in event.items():
+        if isinstance(value, str) and key not in ("stack", "exception"):
+            event[key] = printable(value)
+    return event
 
 
 _encode = json.JSONEncoder(default=repr).encode  # structlog's own renderer creates an encoder for each line

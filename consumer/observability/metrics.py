@@ -193,7 +193,9 @@ OLDEST_PENDING = Metric(
 )
 BANKS_KNOWN = Metric("hindsight_banks_known", Kind.GAUGE, "Banks in Hindsight.")
 BANKS_OBSERVED = Metric(
-    "hindsight_banks_observed", Kind.GAUGE, "Banks that the exporter inspects while the queue is not empty."
+    "hindsight_banks_observed",
+    Kind.GAUGE,
+    "Banks that the exporter inspects while the queue is not empty, without those that fail.",
 )
 SNAPSHOT = Metric(
     "snapshot_timestamp_seconds",

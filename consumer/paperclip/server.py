@@ -5,7 +5,7 @@ from copy import copy
 from typing import Any, Self, TypeVar
 
 from consumer.errors import Upstream
-from consumer.http.rest_client import RestClient
+from consumer.http.rest_client import RestClient, Warn, silent
 from consumer.http.transport import Transport
 from consumer.paperclip.models import (
     Identity,
@@ -29,6 +29,7 @@ class PaperclipServer:
     Args:
         base: normalised by `consumer.http.transport.base_url`.
         timeout: seconds for a whole exchange; `probe_timeout` for health and the key.
+        warn: tells the operator (event name and fields).
     """
 
     def __init__(
@@ -40,8 +41,11 @@ class PaperclipServer:
         user_agent: str,
         timeout: float = 15.0,
         probe_timeout: float = 5.0,
+        warn: Warn = silent,
     ) -> None:
-        self._rest = RestClient(send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout)
+        self._rest = RestClient(
+            send, base, Upstream.PAPERCLIP, key=key, user_agent=user_agent, timeout=timeout, warn=warn
+        )
         self._probe_timeout = probe_timeout
 
     def with_key(self, key: str) -> Self:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+from consumer.memory.sanitize import printable
 from consumer.reconcile.findings import BankOperation, Finding, Kind, Report, first_line
 
 LISTED = 20
@@ -44,7 +45,7 @@ def render_text(report: Report, repaired: int | None) -> str:
         lines.append(f"  {repaired} repaired or sent to the workers: run the audit again when they are done")
     else:
         lines.append("  repair it with --fix")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def render_json(reports: Sequence[tuple[Report, int | None]]) -> str:

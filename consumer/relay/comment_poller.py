@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import AsyncIterator, Sequence
 
 from consumer.errors import HandlingError, Permanent
+from consumer.paperclip.client import AUDIT_PAGE
 from consumer.paperclip.models import Json, is_forbidden
 from consumer.relay.checkpoints import CommentPosition
 from consumer.relay.enrichment import EventEnricher
@@ -103,9 +104,12 @@ class CommentPoller:
         """Publish the feed's events; the new position, and whether newer rows are left."""
         since = max(self._start, position - OVERLAP)
         self._overlap = {id_: occurred_at for id_, occurred_at in self._overlap.items() if occurred_at >= since}
-        newest, count, hidden_issues = position, 0, dict[str, None]()
+        newest, rows, count, hidden_issues = position, 0, 0, dict[str, None]()
         newest_first = deque[Json](maxlen=MAX_EVENTS)  # when it is full, the newest fall out
         async for row in self._paperclip.audit_feed(self._company, format_timestamp(since)):
+            rows += 1
+            if rows % AUDIT_PAGE == 0 and not self._enricher.is_fresh(row["createdAt"]):
+                await self._enricher.pace.wait(1)  # the next page
             newest = max(newest, parse_timestamp(row["createdAt"]))
             if row["details"] is None:
                 hidden_issues[row["entityId"]] = None

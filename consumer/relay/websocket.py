@@ -4,7 +4,6 @@ The WebSocket has no replay, and not every key may open it (board keys get 403).
 """
 
 import asyncio
-import json
 from collections.abc import Iterable, Mapping
 from urllib.parse import urlsplit, urlunsplit
 
@@ -12,6 +11,7 @@ import aiohttp
 
 from consumer.http.transport import MAX_BODY
 from consumer.relay.event_builder import ACTIONS, TERMINAL
+from schemas.codec import loads
 from schemas.paperclip import is_uuid
 
 HEARTBEAT = 20.0
@@ -97,7 +97,7 @@ class WebSocketListener:
     def handle(self, text: str) -> None:
         """Set the triggers that a message concerns; other messages are ignored."""
         try:
-            message = json.loads(text)
+            message, _ = loads(text.encode("utf-8", "surrogatepass"))
             kind, payload = message["type"], message["payload"]
             if kind == "activity.logged" and payload["action"] in ACTIONS:
                 self._comments.set()

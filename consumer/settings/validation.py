@@ -76,8 +76,8 @@ _ALLOWED = {
 
 
 def _printable(value: object) -> str:
-    """A value for a message: shortened, and without the password of a URL."""
-    text = re.sub(r"//[^/@]*@", "//…@", repr(value))
+    """A value for a message: shortened, and without what may be the user name and password of a URL."""
+    text = re.sub(r"^(.*?://|['\"]?).*@", r"\1…@", repr(value))
     return text if len(text) <= 100 else f"{text[:99]}…"
 
 
@@ -119,7 +119,7 @@ def _limit_problems(settings: Settings) -> list[str]:
     for group in (_TOPICS, _GROUPS):
         names = [getattr(settings, field) for field in group]
         problems += [
-            f"{label(field)} = {name!r}: another of {', '.join(group)} has this name"
+            f"{label(field)} = {_printable(name)}: another of {', '.join(group)} has this name"
             for i, (field, name) in enumerate(zip(group, names, strict=True))
             if name in names[:i]
         ]

@@ -111,49 +111,40 @@ class ToolRegistration:
         return created["id"], True
 
     async def _ensure_connection(self, secret_id: str) -> Json:
-        """The connection; {} where a dry run would create it."""
+        """The connection; {} where a dry run would create it.
+
+        One that was deleted in Paperclip is still there, archived, and keeps its name: Paperclip answers 409 to a
+        second connection of that name. So it is used again.
+        """
         fields = self._fields(secret_id)
         url = fields["config"]["url"]
-        listed = await self._ask(
-            ConnectOperation.CONNECTIONS, "GET", f"{self._company}/tools/connections", replies.connections
-        )
-        for connection in listed:
-            if connection["name"] != replies.NAME or connection["status"] == "archived":
-                continue
-            differing = {name: value for name, value in fields.items() if connection.get(name) != value}
-            if not differing:
-                self._echo(f"connection {replies.NAME}: is as it should be ({url})")
-                return connection
-            if self._dry_run:
-                self._echo(f"connection {replies.NAME}: would be updated ({', '.join(differing)}; {url})")
-                return connection
-            updated = await self._patch(connection, differing)
-            self._echo(f"connection {replies.NAME}: updated ({', '.join(differing)}; {url})")
-            return updated
-        if self._dry_run:
-            self._echo(f"connection {replies.NAME}: would be created ({url})")
-            return {}
-        application = await self._application()
-        body = {"name": replies.NAME, **application, "transport": "mcp_remote", "authKind": "api_key", **fields}
         path = f"{self._company}/tools/connections"
-        created = await self._ask(ConnectOperation.CONNECTIONS, "POST", path, replies.single, body)
-        self._echo(f"connection {replies.NAME}: created ({url})")
-        return created
-
-    async def _application(self) -> Json:
-        """The field that names the connection's application.
-
-        A connection that was deleted in Paperclip leaves its application behind, archived, and Paperclip answers 409
-        to a second one of that name: so the old one is used again.
-        """
-        path = f"{self._company}/tools/applications"
-        for application in await self._ask(ConnectOperation.APPLICATIONS, "GET", path, replies.applications):
-            if application["name"] == replies.NAME:
-                if application["status"] != "active":
-                    path = f"/api/tool-applications/{application['id']}"
-                    await self._ask(ConnectOperation.APPLICATIONS, "PATCH", path, replies.single, {"status": "active"})
-                return {"applicationId": application["id"]}
-        return {"applicationName": replies.NAME}
+        listed = await self._ask(ConnectOperation.CONNECTIONS, "GET", path, replies.connections)
+        named = [connection for connection in listed if connection["name"] == replies.NAME]
+        if not named:
+            if self._dry_run:
+                self._echo(f"connection {replies.NAME}: would be created ({url})")
+                return {}
+            body = {"name": replies.NAME, "applicationName": replies.NAME, "transport": "mcp_remote", **fields}
+            created = await self._ask(
+                ConnectOperation.CONNECTIONS, "POST", path, replies.single, body | {"authKind": "api_key"}
+            )
+            self._echo(f"connection {replies.NAME}: created ({url})")
+            return created
+        connection = min(named, key=lambda each: each["status"] == "archived")
+        differing = {name: value for name, value in fields.items() if connection.get(name) != value}
+        if not differing:
+            self._echo(f"connection {replies.NAME}: is as it should be ({url})")
+            return connection
+        if self._dry_run:
+            self._echo(f"connection {replies.NAME}: would be updated ({', '.join(differing)}; {url})")
+            return connection
+        updated = await self._patch(connection, differing)
+        if connection["status"] == "archived":
+            application = f"/api/tool-applications/{connection['applicationId']}"
+            await self._ask(ConnectOperation.APPLICATIONS, "PATCH", application, replies.single, {"status": "active"})
+        self._echo(f"connection {replies.NAME}: updated ({', '.join(differing)}; {url})")
+        return updated
 
     async def _ensure_grant(self, connection: Json, secret_id: str) -> None:
         """Give the default grant the secret, in releases whose calls take their credentials from it.

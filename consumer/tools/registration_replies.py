@@ -24,10 +24,6 @@ def connections(value: Any) -> list[Json]:
     return rows(value["connections"])
 
 
-def applications(value: Any) -> list[Json]:
-    return rows(value["applications"])
-
-
 def grants(value: Any) -> list[Json]:
     return rows(value["grants"])
 

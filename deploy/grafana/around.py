@@ -1,6 +1,6 @@
 """The rows of everything around the lanes: Hindsight, tools, relay, dead letters, exporters."""
 
-from panels import Look, P, Panel, Row, quantiles, rate
+from deploy.grafana.panels import Look, P, Panel, Row, quantiles, rate
 
 ROWS = [
     Row(

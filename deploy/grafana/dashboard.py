@@ -1,17 +1,17 @@
-"""Generates the dashboard: `python deploy/grafana/dashboard.py` writes `dashboards/paperclip-memory.json`."""
+"""Generates the dashboard: `python -m deploy.grafana.dashboard` writes `dashboards/paperclip-memory.json`."""
 
 import sys
 from itertools import count
 from pathlib import Path
 from typing import Any
 
-import around
-import lanes
 from grafana_foundation_sdk.builders import common, dashboard, prometheus, stat, timeseries
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.common import BigValueGraphMode, LegendDisplayMode, LegendPlacement, StackingMode
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync, DataSourceRef, Threshold, ThresholdsMode
-from panels import Look, Panel
+
+from deploy.grafana import around, lanes
+from deploy.grafana.panels import Look, Panel
 
 OUTPUT = Path(__file__).parent / "dashboards" / "paperclip-memory.json"
 SOURCE = DataSourceRef(type_val="prometheus", uid="${datasource}")

@@ -1,6 +1,6 @@
 """The rows of the lanes: lag, latency, saturation."""
 
-from panels import Look, P, Panel, Row, quantiles, rate
+from deploy.grafana.panels import Look, P, Panel, Row, quantiles, rate
 
 GROUP_LAG = {"{{group}}": f"group:{P}group_lag_records:sum"}
 BEHIND = {"{{group}}": f"group:{P}group_lag_seconds:max"}

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.installation import Installation, open_installation
+from tests.support.installation import Installation, open_installation
 from tests.support.kafka import Broker
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 from consumer.settings.plugin_import import PACKAGE
-from tests.e2e.paperclip_company import ListenerPlugin, PaperclipCompany
 from tests.support.paperclip import Packages
+from tests.support.paperclip_company import ListenerPlugin, PaperclipCompany
 
 BUILT = "PAPERCLIP_MEMORY_TEST_PLUGIN"
 """Environment variable: the directory of the plugin, built from its public source.

@@ -12,13 +12,13 @@ from typing import Protocol
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from demo.ours import Service
-from tests.e2e.paperclip_company import SAY, Json, ListenerPlugin, PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import FULL_SIZE, RelayInstallation, what
+from demo.services import Service
 from tests.support import kafka_jvm
 from tests.support.kafka import Broker, Kind
 from tests.support.kafka_jvm import JvmKafka
 from tests.support.paperclip import Packages, Paperclip, Target
+from tests.support.paperclip_company import SAY, Json, ListenerPlugin, PaperclipCompany, eventually, paperclip_company
+from tests.support.relay_installation import FULL_SIZE, RelayInstallation, what
 
 pytestmark = [
     pytest.mark.e2e,

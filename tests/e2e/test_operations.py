@@ -14,13 +14,13 @@ import pytest
 from consumer.embedded.hindsight import Hindsight
 from consumer.exporter.hindsight_source import read_backlog
 from consumer.exporter.snapshot import OperationStatus
-from demo.ours import Service
-from tests.e2e.installation import Installation, open_installation, wait_until_true
-from tests.e2e.monitored_stack import MonitoredStack, faster, faster_rules, monitored_stack, scrape, write
-from tests.e2e.paperclip_company import PaperclipCompany
+from demo.services import Service
 from tests.support import kafka_jvm
+from tests.support.installation import Installation, open_installation, wait_until_true
 from tests.support.kafka import Broker, Kind
+from tests.support.monitored_stack import MonitoredStack, faster, faster_rules, monitored_stack, scrape, write
 from tests.support.paperclip import Paperclip
+from tests.support.paperclip_company import PaperclipCompany
 from tests.support.prometheus import Prometheus, promtool
 from tests.unit.deploy.promql import ROOT, alerts, rules, selected
 

@@ -9,11 +9,11 @@ import httpx
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.installation import gauge
-from tests.e2e.paperclip_company import PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import RelayInstallation
+from tests.support.installation import gauge
 from tests.support.kafka import Broker
-from tests.support.paperclip import Paperclip, Person, sign_up
+from tests.support.paperclip import OWNER, PASSWORD, Paperclip, Person, email_of, sign_up
+from tests.support.paperclip_company import PaperclipCompany, eventually, paperclip_company
+from tests.support.relay_installation import RelayInstallation
 
 pytestmark = [
     pytest.mark.e2e,
@@ -39,7 +39,7 @@ def key_ending_in(days: float, paperclip: Paperclip) -> str:
     """Another board key of the owner, which ends then."""
     ends = (datetime.now(UTC) + timedelta(days=days)).isoformat()
     with httpx.Client(base_url=paperclip.url, headers={"Origin": paperclip.url}, timeout=60) as browser:
-        owner = {"email": "olivia.owner@example.com", "password": "correct-horse-battery"}
+        owner = {"email": email_of(OWNER), "password": PASSWORD}
         browser.post("/api/auth/sign-in/email", json=owner).raise_for_status()
         made = browser.post("/api/board-api-keys", json={"name": "short", "expiresAt": ends}).raise_for_status()
     return str(made.json()["token"])

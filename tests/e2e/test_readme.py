@@ -14,22 +14,21 @@ import pytest
 
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import free_port
-from demo.ours import command
-from tests.e2e.installation import Installation, RecordedCompany
-from tests.e2e.paperclip_company import PaperclipCompany, eventually
+from demo.services import command
+from tests.support.installation import Installation, RecordedCompany
 from tests.support.kafka import Broker
-from tests.support.paperclip import Mode, Packages, Paperclip, Target
+from tests.support.paperclip import OWNER, PASSWORD, Packages, Paperclip, Target, email_of
+from tests.support.paperclip_company import PaperclipCompany, eventually, paperclip_company
 
 pytestmark = [pytest.mark.e2e, pytest.mark.authenticated, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 
 README = Path(__file__).parents[2] / "README.md"
-PASSWORD = "correct-horse-battery"
 
 
 @pytest.fixture
 def fresh_paperclip(paperclip_packages: Packages, paperclip_target: Target, server_logs: Path) -> Iterator[Paperclip]:
     """A Paperclip that holds nothing but its owner."""
-    with Paperclip(paperclip_packages, server_logs, Mode(paperclip_target.mode)) as server:
+    with Paperclip(paperclip_packages, server_logs, paperclip_target.mode) as server:
         yield server
 
 
@@ -68,7 +67,12 @@ class Shell:
 def test_run_it_pasted_line_by_line_ends_with_a_remembered_comment(
     broker: Broker, hindsight: Hindsight, fresh_paperclip: Paperclip, tmp_path: Path
 ) -> None:
-    company = PaperclipCompany(fresh_paperclip, "Pasted")
+    with paperclip_company(fresh_paperclip, "Pasted") as company:
+        paste(company, broker, hindsight, tmp_path)
+
+
+def paste(company: PaperclipCompany, broker: Broker, hindsight: Hindsight, tmp_path: Path) -> None:
+    fresh_paperclip = company.paperclip
     ada = company.agent("Ada")
     installation = Installation(broker, hindsight, RecordedCompany(), tmp_path)
     tools_port = free_port()
@@ -85,7 +89,7 @@ def test_run_it_pasted_line_by_line_ends_with_a_remembered_comment(
 
     answers = shell.run(
         make_key.replace("http://localhost:3100", fresh_paperclip.url)
-        .replace("you@example.com", "olivia.owner@example.com")
+        .replace("you@example.com", email_of(OWNER))
         .replace("your password", PASSWORD)
     )
     key: dict[str, Any] = json.loads(re.findall(r"\{[^{}]*pcp_board_[^{}]*\}", answers)[0])
@@ -122,4 +126,3 @@ def test_run_it_pasted_line_by_line_ends_with_a_remembered_comment(
     finally:
         running.send_signal(signal.SIGTERM)
         assert running.wait(30) == 0, log.read_text()
-        company.close()

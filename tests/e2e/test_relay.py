@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.paperclip_company import SAY, Json, ListenerPlugin, PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import RelayInstallation, what
 from tests.support.kafka import Broker
 from tests.support.paperclip import Packages, Paperclip
+from tests.support.paperclip_company import SAY, Json, ListenerPlugin, PaperclipCompany, eventually, paperclip_company
+from tests.support.relay_installation import RelayInstallation, what
 
 pytestmark = [pytest.mark.e2e, pytest.mark.every_paperclip, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

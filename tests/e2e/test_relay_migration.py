@@ -8,10 +8,10 @@ import pytest
 from consumer.embedded.hindsight import Hindsight
 from consumer.settings.plugin_import import PACKAGE
 from tests.e2e.hindsight_plugin import HindsightPlugin
-from tests.e2e.paperclip_company import PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import RelayInstallation, retain
 from tests.support.kafka import Broker
 from tests.support.paperclip import Packages, Paperclip
+from tests.support.paperclip_company import PaperclipCompany, eventually, paperclip_company
+from tests.support.relay_installation import RelayInstallation, retain
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

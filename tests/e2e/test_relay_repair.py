@@ -13,10 +13,10 @@ import pytest
 from consumer.embedded import embedder
 from consumer.embedded.hindsight import Hindsight
 from consumer.http.transport import quote_segment
-from tests.e2e.paperclip_company import Json, PaperclipCompany, eventually, paperclip_company
-from tests.e2e.relay_installation import FULL_SIZE, RelayInstallation, retain
 from tests.support.kafka import Broker
 from tests.support.paperclip import Paperclip
+from tests.support.paperclip_company import Json, PaperclipCompany, eventually, paperclip_company
+from tests.support.relay_installation import FULL_SIZE, RelayInstallation, retain
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 

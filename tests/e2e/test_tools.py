@@ -20,9 +20,10 @@ from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
 from consumer.embedded.hindsight import Hindsight
-from tests.e2e.installation import Installation
-from tests.e2e.paperclip_company import eventually, paperclip_company
-from tests.e2e.tools_installation import (
+from tests.support.installation import Installation
+from tests.support.paperclip import Paperclip
+from tests.support.paperclip_company import eventually, paperclip_company
+from tests.support.tools_installation import (
     SECRET,
     AgentRun,
     Claude,
@@ -31,7 +32,6 @@ from tests.e2e.tools_installation import (
     ToolsInstallation,
     documented_script,
 )
-from tests.support.paperclip import Paperclip
 
 pytestmark = [pytest.mark.e2e, pytest.mark.every_paperclip, pytest.mark.real_kafka, pytest.mark.timeout(300)]
 
@@ -135,13 +135,13 @@ def test_a_connection_that_an_earlier_connect_made_is_repaired(installation: Too
             remembers_through_the_gateway(installation, ada, "Where is the answer?")
 
 
-def test_a_connection_that_was_deleted_in_paperclip_is_created_again(installation: ToolsInstallation) -> None:
+def test_a_connection_that_was_deleted_in_paperclip_works_again_after_connect(installation: ToolsInstallation) -> None:
     ada, company = ProcessAgent(installation, "Ada"), installation.company
     with installation.tools() as tools:
         assert installation.connect(tools)[0] == 0
         company._client.delete(f"/api/tool-connections/{installation.connection()['id']}").raise_for_status()
         code, said = installation.connect(tools)
-        assert (code, "connection paperclip-memory: created" in said) == (0, True), said
+        assert (code, "connection paperclip-memory: updated" in said) == (0, True), said
         remembers_through_the_gateway(installation, ada, "What was deleted?")
 
 

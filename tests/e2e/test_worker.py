@@ -8,7 +8,7 @@ import pytest
 
 from consumer.embedded.hindsight import Hindsight
 from tests.conftest import HINDSIGHT_KEY
-from tests.e2e.installation import Installation, gauge, open_installation, wait_until_true
+from tests.support.installation import Installation, gauge, open_installation, wait_until_true
 from tests.support.kafka import Broker
 
 pytestmark = [pytest.mark.e2e, pytest.mark.real_kafka, pytest.mark.timeout(300)]

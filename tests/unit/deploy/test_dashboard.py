@@ -20,8 +20,8 @@ OF_EVERY_PROCESS = {"process_resident_memory_bytes"}
 
 
 def test_the_dashboard_is_what_its_script_generates() -> None:
-    checked = subprocess.run([sys.executable, str(GRAFANA / "dashboard.py"), "--check"], check=False)
-    assert checked.returncode == 0, "python deploy/grafana/dashboard.py writes it anew"
+    checked = subprocess.run([sys.executable, "-m", "deploy.grafana.dashboard", "--check"], cwd=ROOT, check=False)
+    assert checked.returncode == 0, "python -m deploy.grafana.dashboard writes it"
 
 
 def test_the_dashboard_has_its_rows_in_order() -> None:

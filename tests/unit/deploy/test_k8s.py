@@ -196,8 +196,8 @@ def test_every_pod_is_scraped_under_the_job_of_rules_and_panels() -> None:
 
 
 def test_rules_yaml_has_the_rules_of_prometheus() -> None:
-    checked = subprocess.run([sys.executable, str(K8S / "rules.py"), "--check"], check=False)
-    assert checked.returncode == 0, "python deploy/k8s/rules.py regenerates them"
+    checked = subprocess.run([sys.executable, "-m", "deploy.k8s.rules", "--check"], cwd=ROOT, check=False)
+    assert checked.returncode == 0, "python -m deploy.k8s.rules regenerates them"
     (resource,) = kind("PrometheusRule")
     assert [rule for group in resource["spec"]["groups"] for rule in group["rules"]] == rules()
 

@@ -1,3 +1,4 @@
+import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -5,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.exporter.hindsight_source import HindsightReader, read_backlog, sum_stats
+from consumer.exporter.hindsight_source import CONCURRENT_BANKS, HindsightReader, read_backlog, sum_stats
 from consumer.exporter.snapshot import Backlog, OperationStatus, OperationType
 from consumer.hindsight.models import Stats
 from consumer.memory.documents import Operation
@@ -108,14 +109,19 @@ def test_stats_of_an_older_hindsight_without_counts_by_status_are_read() -> None
 
 @dataclass
 class FakeHindsight:
-    text: str = EMPTY
+    text: str | None = EMPTY
     bank_ids: list[str] = field(default_factory=lambda: ["a", "b", "c"])
     by_bank: dict[str, Stats] = field(default_factory=dict)
     made: dict[tuple[str, str], str | None] = field(default_factory=dict)
     asked: list[str] = field(default_factory=list)
     down: bool = False
+    failing: set[str] = field(default_factory=set)
+    silent: set[str] = field(default_factory=set)
+    delay: float = 0.0
+    running: int = 0
+    most_running: int = 0
 
-    async def metrics(self) -> str:
+    async def metrics(self) -> str | None:
         if self.down:
             raise UpstreamDown("refused", upstream=Upstream.HINDSIGHT, kind=DownKind.UNREACHABLE)
         return self.text
@@ -124,13 +130,23 @@ class FakeHindsight:
         return self.bank_ids[:limit], len(self.bank_ids)
 
     async def stats(self, bank: str) -> Stats | None:
+        await self._answer(bank)
         return self.by_bank.get(bank)
 
     async def oldest_operation(self, bank: str, status: str) -> Operation | None:
         self.asked.append(bank)
+        await self._answer(bank)
         if (bank, status) not in self.made:
             return None
         return Operation("id", "retain", status, None, self.made[bank, status])
+
+    async def _answer(self, bank: str) -> None:
+        if bank in self.failing:
+            raise UpstreamDown("forbidden", upstream=Upstream.HINDSIGHT, kind=DownKind.REFUSED)
+        self.running += 1
+        self.most_running = max(self.most_running, self.running)
+        await asyncio.sleep(3600 if bank in self.silent else self.delay)
+        self.running -= 1
 
 
 def at(seconds: float) -> str:
@@ -188,3 +204,46 @@ async def test_without_a_backlog_in_metrics_the_stats_of_the_observed_banks_are_
 async def test_an_unavailable_hindsight_raises() -> None:
     with pytest.raises(UpstreamDown):
         await HindsightReader(FakeHindsight(down=True), 2).read()
+
+
+@pytest.mark.parametrize("page", [None, "<html>Sign in</html>", 'hindsight_consolidation_backlog{tenant="'])
+async def test_without_metrics_the_stats_of_the_observed_banks_are_used(page: str | None) -> None:
+    hindsight = FakeHindsight(page, by_bank={"a": stats(pending=3)})
+    snapshot = await HindsightReader(hindsight, 2, now=lambda: NOW).read()
+    assert (snapshot.origin, snapshot.backlog.total(PENDING)) == ("/stats", 3)
+
+
+async def test_a_bank_that_fails_is_left_out_and_the_operator_warned() -> None:
+    warnings: list[tuple[str, dict[str, object]]] = []
+    hindsight = FakeHindsight(None, by_bank={"a": stats(pending=3), "c": stats(pending=4)}, failing={"b"})
+    reader = HindsightReader(hindsight, 3, warn=lambda event, **fields: warnings.append((event, fields)))
+    snapshot = await reader.read()
+    assert (snapshot.backlog.total(PENDING), snapshot.banks_observed) == (7, 2)
+    assert warnings == [("banks of Hindsight cannot be read: leaving them out", {"banks": 1})]
+
+
+async def test_a_bank_whose_operations_fail_is_left_out() -> None:
+    text = operations('operation_type="retain",status="pending"} 1.0')
+    hindsight = FakeHindsight(text, made={("a", "pending"): at(5)}, failing={"b"})
+    snapshot = await HindsightReader(hindsight, 3, now=lambda: NOW).read()
+    assert snapshot.oldest_pending == pytest.approx(5)
+    assert snapshot.banks_observed == 2
+
+
+async def test_banks_that_all_fail_raise() -> None:
+    with pytest.raises(UpstreamDown, match="forbidden"):
+        await HindsightReader(FakeHindsight(None, failing={"a", "b", "c"}), 3).read()
+
+
+async def test_banks_that_do_not_answer_in_time_are_left_out() -> None:
+    hindsight = FakeHindsight(None, by_bank={"a": stats(pending=3)}, silent={"b"})
+    snapshot = await asyncio.wait_for(HindsightReader(hindsight, 3, time_limit=0.05).read(), 5)
+    assert (snapshot.backlog.total(PENDING), snapshot.banks_observed) == (3, 2)
+
+
+async def test_a_thousand_banks_are_asked_side_by_side() -> None:
+    banks = [f"bank {number}" for number in range(1_000)]
+    hindsight = FakeHindsight(None, banks, {bank: stats(pending=1) for bank in banks}, delay=0.001)
+    snapshot = await HindsightReader(hindsight, 1_000).read()
+    assert (snapshot.backlog.total(PENDING), snapshot.banks_observed) == (1_000, 1_000)
+    assert hindsight.most_running == CONCURRENT_BANKS

@@ -350,6 +350,12 @@ async def test_metrics_returns_the_text() -> None:
     assert_request_as_recorded(send, recorded)
 
 
+@pytest.mark.parametrize("status", [401, 403, 404])
+async def test_metrics_that_are_not_served_are_none(status: int) -> None:
+    hindsight, _ = client(answer(status, b"<html>"))
+    assert await hindsight.metrics() is None
+
+
 @pytest.mark.parametrize(
     "reply", [answer(404, {"detail": "Bank 'paperclip-memory-check' not found"}), answer(200, exchange("stats").reply)]
 )
@@ -395,28 +401,32 @@ def test_every_operation_has_a_call_in_the_table() -> None:
     assert set(CALLS) == set(HindsightOperation)
 
 
-@pytest.mark.parametrize(("operation", "call"), CALLS.items())
+FAILURES: list[tuple[Response | TransportError, type[HandlingError]]] = [
+    (ConnectError("refused"), UpstreamDown),
+    (RequestTimeout("15 s"), Transient),
+    (answer(401, {"detail": "no"}), UpstreamDown),
+    (answer(503, headers={"retry-after": "3"}), Transient),
+    (answer(404, exchange("bad route").reply), Transient),
+    (answer(404, b"<html>nginx</html>"), Transient),
+    (answer(302, headers={"location": "/login"}), Permanent),
+]
+
+
 @pytest.mark.parametrize(
-    ("failure", "expected"),
+    ("operation", "failure", "expected"),
     [
-        (ConnectError("refused"), UpstreamDown),
-        (RequestTimeout("15 s"), Transient),
-        (answer(401, {"detail": "no"}), UpstreamDown),
-        (answer(503, headers={"retry-after": "3"}), Transient),
-        (answer(404, exchange("bad route").reply), Transient),
-        (answer(404, b"<html>nginx</html>"), Transient),
-        (answer(302, headers={"location": "/login"}), Permanent),
+        (operation, failure, expected)
+        for operation in CALLS
+        for failure, expected in FAILURES
+        if operation != "metrics" or not isinstance(failure, Response) or failure.status not in (401, 404)
     ],
 )
 async def test_every_failed_exchange_raises_from_the_error_tree(
-    operation: str,
-    call: Callable[[HindsightClient], Awaitable[object]],
-    failure: Response | TransportError,
-    expected: type[HandlingError],
+    operation: str, failure: Response | TransportError, expected: type[HandlingError]
 ) -> None:
     hindsight, send = client(failure)
     with pytest.raises(expected, match=f"{operation} at {BASE}") as caught:
-        await call(hindsight)
+        await CALLS[operation](hindsight)
     assert caught.value.upstream is Upstream.HINDSIGHT
     assert send.asked[0].operation == operation
 

@@ -8,6 +8,7 @@ import pytest
 from consumer.errors import Permanent, Transient, Upstream, UpstreamDown
 from consumer.http.rest_client import RestClient
 from consumer.http.transport import ConnectionLost
+from schemas.codec import encode
 from tests.unit.http.scripted import Scripted, answer
 
 BASE = "https://h.example/base"
@@ -89,3 +90,21 @@ def test_a_body_as_promised() -> None:
 def test_lone_surrogates_are_read() -> None:
     body = json.dumps({"a": "\ud83d"}).encode()
     assert rest(Scripted([])).read(answer(200, body), Operation.ASK, lambda value: value["a"]) == "\ud83d"
+
+
+async def test_a_response_nested_too_deeply_is_read_and_the_operator_warned() -> None:
+    warnings: list[tuple[str, dict[str, str]]] = []
+    deep = b'[{"id": 1, "metadata": ' + b"[" * 1_100 + b"]" * 1_100 + b"}, {}]"
+    client = RestClient(
+        Scripted([]),
+        BASE,
+        Upstream.HINDSIGHT,
+        key=None,
+        user_agent="u",
+        timeout=15,
+        warn=lambda event, **fields: warnings.append((event, fields)),
+    )
+    rows = client.read(answer(200, deep), Operation.ASK, list)
+    assert (rows[0]["id"], rows[1]) == (1, {})
+    encode({"rows": rows})
+    assert warnings == [("a response is nested too deeply: deep values count as null", {"operation": "ask"})]

@@ -51,6 +51,14 @@ def test_console_lines_are_for_people(capsys: pytest.CaptureFixture[str]) -> Non
     assert "\x1b" not in output
 
 
+def test_console_lines_contain_no_control_characters_of_a_text(capsys: pytest.CaptureFixture[str]) -> None:
+    configure_logging(LogFormat.CONSOLE, LogLevel.INFO)
+    logging.getLogger("aiokafka").warning("unknown topic %s", "\x1b[2J\x9b31m\r\nforged line")
+    output = capsys.readouterr().err
+    assert len(output.splitlines()) == 1
+    assert not {"\x1b", "\x9b", "\r"} & set(output)
+
+
 @pytest.mark.parametrize("log_format", LogFormat)
 def test_a_traceback_is_shown_and_redacted(log_format: LogFormat, capsys: pytest.CaptureFixture[str]) -> None:
     configure_logging(log_format, LogLevel.INFO)

@@ -55,6 +55,15 @@ async def test_status_of_a_run_without_a_uuid_triggers_a_poll_for_no_run_in_part
     assert listener.runs.take() == ((), False)
 
 
+async def test_message_nested_too_deeply_sets_its_trigger() -> None:
+    listener = Listener()
+    deep = "[" * 100_000 + "]" * 100_000
+    listener.websocket.handle(
+        f'{{"type":"heartbeat.run.status","payload":{{"runId":"{COMPANY}","status":"running","x":{deep}}}}}'
+    )
+    assert listener.runs.take() == ((COMPANY,), False)
+
+
 async def test_closed_websocket_is_opened_again_and_sets_full_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("consumer.relay.websocket.FIRST_RETRY", 0.001)
     requests: list[str] = []

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import JsonValue
 
 from demo import recording
-from schemas.codec import decode, encode, parse
+from schemas.codec import MAX_LEVELS, decode, encode, loads, parse
 from schemas.events import EVENT_TYPES, AgentRunStarted, Envelope, IssueCommentCreated
 from schemas.recalls import RecallRecord, RecallStatus
 
@@ -187,3 +187,43 @@ def test_recalls_come_back(memories: list[str], query: str) -> None:
     assert found["status"] == "empty"
     assert found["memories"] == paired(memories)
     assert RecallRecord.model_validate(found).query == paired(query)
+
+
+def nested(levels: int, *, kind: str = "[]") -> str:
+    return kind[0] * levels + kind[1] * levels if kind == "[]" else '{"a":' * levels + "1" + "}" * levels
+
+
+def depth(value: Any) -> int:
+    levels, layer = 0, [value]
+    while layer := [each for each in layer if isinstance(each, list | dict)]:
+        levels += 1
+        layer = [child for each in layer for child in (each.values() if isinstance(each, dict) else each)]
+    return levels
+
+
+@pytest.mark.parametrize("kind", ["[]", "{}"])
+@pytest.mark.parametrize("levels", [1_100, 5_000, 200_000])
+def test_json_of_any_depth_is_decoded_with_null_for_what_is_too_deep(levels: int, kind: str) -> None:
+    body = f'{{"id": "a ] \\" [ b", "deep": {nested(levels, kind=kind)}, "last": [1, "\\ud83c"]}}'
+    value, too_deep = loads(body.encode())
+    assert (value["id"], value["last"], too_deep) == ('a ] " [ b', [1, "\ud83c"], True)
+    assert depth(value) == MAX_LEVELS
+    assert json.loads(encode(value)) == value
+
+
+def test_json_that_is_not_too_deep_is_decoded_as_it_is() -> None:
+    wide = [{"row": number, "tags": [[], {}]} for number in range(1_000)]
+    assert loads(json.dumps(wide).encode()) == (wide, False)
+    assert loads(nested(MAX_LEVELS).encode())[1] is False
+    assert loads(b'"half \\ud83c"') == ("half \ud83c", False)
+
+
+@pytest.mark.parametrize("body", [b"", b"nope", b"[" * 100_000, b"]" * 100_000, b'{"a":' * 1_000, b'["' + b"[" * 1_000])
+def test_what_is_not_json_is_not_decoded_however_deep(body: bytes) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - the parser's own
+        loads(body)
+
+
+@given(values)
+def test_loads_agrees_with_the_standard_library(value: Any) -> None:
+    assert loads(json.dumps(value).encode()) == (paired(value), False)

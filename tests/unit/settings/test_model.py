@@ -4,6 +4,7 @@ import importlib.util
 import os
 import subprocess
 import sys
+from contextlib import suppress
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
@@ -191,6 +192,18 @@ def test_urls_are_normalised() -> None:
     settings = load_settings(hindsight_api_url=" https://h.example/base// ", paperclip_api_url="http://127.0.0.1:3100/")
     assert settings.hindsight_api_url == "https://h.example/base"
     assert settings.paperclip_api_url == "http://127.0.0.1:3100"
+
+
+@pytest.mark.parametrize("field", sorted(Settings.model_fields))
+@pytest.mark.parametrize(
+    "value",
+    ["https://ada:hunter2@h.example", "https://ada:hun@ter/hunter2@h", "x y,ada:hunter2@h:9092", "//a:hunter2@"],
+)
+def test_no_error_of_any_field_shows_the_password_of_a_url(field: str, value: str) -> None:
+    with suppress(SettingsError):
+        load_settings(**{field: value})
+        return
+    assert "hunter2" not in str(problems(**{field: value}))
 
 
 @pytest.mark.parametrize("url", ["localhost:8888", "ftp://h", "http://", "http://h:99999", "http://h:x"])

@@ -62,8 +62,6 @@ class Paperclip:
                 return _json(200, {"id": id_})
             case "GET", ["tools", "connections"]:
                 return _json(200, {"connections": list(self.connections.values())})
-            case "GET", ["tools", "applications"]:
-                return _json(200, {"applications": self.applications})
             case "PATCH", ["tool-applications", id_]:
                 (application,) = (each for each in self.applications if each["id"] == id_)
                 application |= body
@@ -77,7 +75,8 @@ class Paperclip:
                     self.applications.append(
                         {"id": APPLICATION_ID, "name": body["applicationName"], "status": "active"}
                     )
-                self.connections[CONNECTION_ID] = {"id": CONNECTION_ID, "status": "draft", **body}
+                made = {"id": CONNECTION_ID, "status": "draft", "applicationId": APPLICATION_ID, **body}
+                self.connections[CONNECTION_ID] = made
                 self.grants = [self._grant([])]
                 return _json(201, self.connections[CONNECTION_ID])
             case "GET", ["tool-connections", _, "grants"]:
@@ -257,16 +256,31 @@ async def test_the_call_is_made_as_an_agent_that_has_the_tools() -> None:
     assert said[-1] == "call as Ben: works"
 
 
-async def test_a_connection_deleted_in_paperclip_is_created_under_its_old_application() -> None:
-    paperclip = Paperclip()
+@pytest.mark.parametrize("kind", ["workspace", "organization"])
+async def test_a_connection_deleted_in_paperclip_is_used_again(kind: str) -> None:
+    paperclip = Paperclip(kind=kind)
     await connect(paperclip)
-    paperclip.connections[CONNECTION_ID]["status"] = "archived"
+    paperclip.connections[CONNECTION_ID] |= {"status": "archived", "enabled": False, "credentialSecretRefs": []}
     paperclip.applications[0]["status"] = "archived"
+    if kind == "organization":
+        for grant in paperclip.grants:
+            grant |= {"status": "revoked", "isDefault": False}
     done, said = await connect(paperclip)
     assert done
-    assert said[1] == "connection paperclip-memory: created (http://memory:8765/mcp)"
-    assert paperclip.connections[CONNECTION_ID]["applicationId"] == APPLICATION_ID
+    assert said[1] == "connection paperclip-memory: updated (status, enabled; http://memory:8765/mcp)"
+    assert said[-1] == "call as Ada: works"
+    assert paperclip.connections[CONNECTION_ID]["status"] == "active"
     assert paperclip.applications[0]["status"] == "active"
+
+
+async def test_an_archived_connection_of_the_same_name_is_left_alone_beside_a_live_one() -> None:
+    paperclip = Paperclip()
+    await connect(paperclip)
+    paperclip.connections = {
+        "old": {"id": "old", "name": "paperclip-memory", "status": "archived"}
+    } | paperclip.connections
+    _, said = await connect(paperclip)
+    assert "connection paperclip-memory: is as it should be (http://memory:8765/mcp)" in said
 
 
 async def test_a_conflict_is_told_in_paperclips_words_with_the_way_out() -> None:
@@ -342,14 +356,12 @@ async def test_unreachable_tools_are_told_and_the_secret_stays() -> None:
     assert not any("rotate" in change for change in paperclip.changes)
 
 
-async def test_a_deleted_secret_and_an_archived_connection_are_created_again() -> None:
+async def test_a_deleted_secret_is_created_again() -> None:
     paperclip = Paperclip()
     paperclip.secrets["old"] = {"id": "old", "name": "paperclip-memory-tools", "status": "deleted", "value": "x"}
-    paperclip.connections["old"] = {"id": "old", "name": "paperclip-memory", "status": "archived"}
     done, said = await connect(paperclip)
     assert done
-    assert "created" in said[0]
-    assert "created" in said[1]
+    assert said[0] == "secret paperclip-memory-tools: created"
 
 
 async def test_a_key_that_may_not_manage_tools_is_told() -> None:

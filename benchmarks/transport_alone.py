@@ -1,6 +1,6 @@
-"""Our sender without Kafka, without handlers: what it reaches by itself with so many requests in flight.
+"""Our HTTP transport without Kafka and handlers, with so many requests in flight.
 
-python -m benchmarks.sender_alone URL BACKEND IN_FLIGHT
+python -m benchmarks.transport_alone URL BACKEND IN_FLIGHT
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""What stands while the runs go by: Kafka with the records in it, the sink, the peers' environments."""
+"""The testbed: Kafka with the records in it, the sink, the peers' environments."""
 
 import http.client
 import itertools
@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks import events
 from consumer.embedded import packages
-from consumer.embedded.place import cache_dir, locked
-from consumer.embedded.supervise import Server, ServerError, free_port, listening
+from consumer.embedded.directories import cache_directory, exclusive_lock
+from consumer.embedded.supervise import ServerError, ServerProcess, free_port, listening
 from tests.support import kafka_jvm
 
 HERE = Path(__file__).parent
@@ -34,7 +34,7 @@ class Sink:
         self.url = f"http://127.0.0.1:{self.port}"
         self.retain_ms = retain
         latencies = [str(each) for each in (retain, recall, paperclip)]
-        self.server = Server(
+        self.server = ServerProcess(
             step="starting the sink",
             command=[sys.executable, "-m", "benchmarks.sink", str(self.port), *latencies],
             ready=lambda: listening(self.port),
@@ -43,12 +43,12 @@ class Sink:
         )
 
     def count(self) -> int:
-        """How many retains have come since the last `taken`."""
+        """Retains that arrived since the last `take`."""
         found: int = json.loads(self._get("/count"))["count"]
         return found
 
-    def taken(self) -> tuple[Sequence[float], Sequence[int]]:
-        """When each retain came, and on which connection; the sink forgets them."""
+    def take(self) -> tuple[Sequence[float], Sequence[int]]:
+        """The arrival time and connection of each retain since the last call."""
         raw = self._get("/taken")
         times, connections = array("d"), array("I")
         split = len(raw) * times.itemsize // (times.itemsize + connections.itemsize)
@@ -66,13 +66,13 @@ class Sink:
 
 
 @dataclass(slots=True)
-class Stand:
-    """All that a run needs.
+class Testbed:
+    """What every run uses.
 
     Attributes:
         python: of the Python peers.
         classpath: of the Java peer; None if there is no JDK or no Maven.
-        quick: fewer and shorter runs.
+        quick: run less often and shorter.
     """
 
     bootstrap: str
@@ -84,12 +84,12 @@ class Stand:
     _groups: Iterator[int] = field(default_factory=itertools.count)
 
     def group(self) -> str:
-        """A consumer group that nobody has used."""
+        """A consumer group that was not used before."""
         return f"bench-{next(self._groups)}"
 
     @contextmanager
     def sink(self, retain: float, recall: float = 0, paperclip: float = 0) -> Iterator[Sink]:
-        """A sink of its own, with these latencies in milliseconds."""
+        """A new sink with these latencies in milliseconds."""
         sink = Sink(retain, self.logs / "sink.log", recall, paperclip)
         sink.server.start()
         try:
@@ -99,8 +99,8 @@ class Stand:
 
 
 @contextmanager
-def standing(say: Say, *, quick: bool, records: int) -> Iterator[Stand]:
-    """Set everything up, and take it down at the end."""
+def open_testbed(say: Say, *, quick: bool, records: int) -> Iterator[Testbed]:
+    """Set up the testbed and take it down at the end."""
     with tempfile.TemporaryDirectory(prefix="benchmarks-") as temporary:
         logs = Path(temporary)
         say("installing the peers")
@@ -112,13 +112,13 @@ def standing(say: Say, *, quick: bool, records: int) -> Iterator[Stand]:
             events.fill(kafka.bootstrap_servers, events.COMMENTS, events.comments(records))
             for topic in (events.RUNS, events.RECALLS, events.DEAD_LETTERS):
                 events.fill(kafka.bootstrap_servers, topic, ())
-            yield Stand(kafka.bootstrap_servers, logs, python, classpath, quick, say)
+            yield Testbed(kafka.bootstrap_servers, logs, python, classpath, quick, say)
 
 
 def _java(say: Say) -> str | None:
     """The classpath of the Java peer, fetched and compiled once."""
-    with locked("parallel-consumer"):
-        path = cache_dir() / "parallel-consumer"
+    with exclusive_lock("parallel-consumer"):
+        path = cache_directory() / "parallel-consumer"
         path.mkdir(exist_ok=True)
         log = path / "build.log"
         fetch = ["mvn", "--batch-mode", "--no-transfer-progress", "-f", str(JAVA / "pom.xml")]

@@ -44,7 +44,7 @@ def _java(testbed: Testbed) -> list[System]:
 
 
 def _sink(testbed: Testbed) -> Iterator[Result]:
-    sizes = [Size(64, seconds=4, settle=1), Size(256, seconds=4, settle=1)]
+    sizes = [Size(64, seconds=4, warm_up=1), Size(256, seconds=4, warm_up=1)]
     return _turns("sink", [(systems.RAW, size) for size in sizes], testbed, rounds=1)
 
 

@@ -21,16 +21,16 @@ LOOK = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The size of a run; `seconds` are measured, after `settle`."""
+    """The size of a run; `seconds` are measured, after `warm_up`."""
 
     in_flight: int
     workers: int = 1
     seconds: float = 8.0
-    settle: float = 2.0
+    warm_up: float = 2.0
 
     def quick(self) -> "Size":
         """The same size in a short run."""
-        return replace(self, seconds=2.5, settle=1.0)
+        return replace(self, seconds=2.5, warm_up=1.0)
 
 
 @contextmanager
@@ -64,7 +64,7 @@ def measure(bench: str, system: System, testbed: Testbed, sink: Sink, size: Size
     with running(system, testbed, sink, size) as pids:
         if not wait_until(lambda: sink.count() > 0, START_DEADLINE):
             raise OSError(f"no request arrived within {START_DEADLINE:g} s")
-        time.sleep(size.settle)
+        time.sleep(size.warm_up)
         start = time.monotonic()
         samples = watch(pids, size.seconds)
         times, connections = sink.take()

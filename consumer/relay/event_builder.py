@@ -14,6 +14,8 @@ from schemas.events import SNIPPET_UNITS
 
 NAMESPACE = uuid.UUID("b3a1f2de-90cf-5ad1-a0a1-6d1df5f0c0de")
 """Never change it: consumers recognise a repeated event by its id."""
+LONGEST_TEXT = 1_000
+"""Characters of a text in an envelope that does not fit its topic."""
 WAKE_CHARACTERS = 2_000
 """How much of a comment a recall query can hold."""
 
@@ -190,6 +192,14 @@ def events_from_run(run: Json, ended_before: Iterable[str] = ()) -> list[Json]:
     if status in RUN_ENDS:
         envelopes.append(_event_from_run(run, RUN_ENDS[status], status))
     return envelopes
+
+
+def cut_texts(envelope: Json) -> Json:
+    """The envelope with its payload's long texts cut (titles, errors), and their names in `truncatedFields`."""
+    payload = envelope["payload"]
+    long = {name: text for name, text in payload.items() if isinstance(text, str) and len(text) > LONGEST_TEXT}
+    cut = {name: text[:LONGEST_TEXT] for name, text in long.items()}
+    return envelope | {"payload": payload | cut | {"truncatedFields": sorted(cut)}}
 
 
 def trim_issue(issue: Json, *, description: bool) -> Json:

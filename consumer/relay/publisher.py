@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from cachetools import LRUCache
 
 from consumer.kafka.producer import RecordTooLarge, Write
-from consumer.relay.event_builder import OutgoingEvent
-from consumer.relay.hooks import Hook, Published
+from consumer.relay.event_builder import OutgoingEvent, cut_texts
+from consumer.relay.hooks import Hook, Notice, Published
 from consumer.stream.records import Headers
 from schemas.codec import encode
 from schemas.events import REPAIR_HEADER, REPLAY_HEADER
@@ -53,7 +53,8 @@ class EventPublisher:
     async def publish(self, events: Iterable[OutgoingEvent]) -> int:
         """Publish the events that are not known to be published, and return their number.
 
-        Events of the same run or comment are written one after another, in the order given.
+        Events of the same run or comment are written one after another, in the order given. An event that is too large
+        for its topic goes without its embedded objects, then with its texts cut; else it is dropped with a notice.
 
         Raises:
             UpstreamDown: Kafka did not take an event; the others may have been published.
@@ -76,12 +77,16 @@ class EventPublisher:
 
     async def _publish(self, event: OutgoingEvent) -> None:
         topic, key, timestamp = self._topics[event.is_run], event.key.encode(), self._timestamp(event)
-        headers = _headers(event)
-        try:
-            await self._write(topic, key, encode(event.value()), headers, timestamp=timestamp)
-        except RecordTooLarge:  # a comment of megabytes: its handler fetches it
-            await self._write(topic, key, encode(event.envelope), headers, timestamp=timestamp)
-        self._hook(Published(topic, 1))
+        headers, error = _headers(event), ""
+        for make_value in (event.value, lambda: event.envelope, lambda: cut_texts(event.envelope)):
+            try:
+                await self._write(topic, key, encode(make_value()), headers, timestamp=timestamp)
+            except RecordTooLarge as too_large:
+                error = str(too_large)
+            else:
+                self._hook(Published(topic, 1))
+                return
+        self._hook(Notice("dropping an event that is too large for its topic", {"event_id": event.id, "error": error}))
 
     def _timestamp(self, event: OutgoingEvent) -> int | None:
         """The time of a run's event: workers do not recall for a run that started long ago, however late it is read."""

@@ -18,6 +18,8 @@ from schemas.timestamps import format_timestamp, parse_timestamp
 OVERLAP = 600.0
 """Seconds, by creation, for which a full sweep reads runs again: a killed run `succeeded` before it is `cancelled`."""
 PAGE, LONGEST_LIST = 50, 1_000
+MAX_OPEN = 10_000
+"""Open runs that a checkpoint names at most: it must fit its topic."""
 UNLISTED_PER_SWEEP = 5
 """Open runs outside the list that a full sweep asks for, one by one."""
 
@@ -71,12 +73,12 @@ class RunPoller:
         await self._publisher.publish(await self._enricher.enrich(envelopes, self._enricher.batch(loaded)))
         # Those that were not asked for stand first, so that each has its turn.
         still_open = [run["id"] for run in runs if run["status"] not in TERMINAL]
-        return PollResult(
-            RunPosition(
-                created=max([position.created, *(parse_timestamp(run["createdAt"]) for run in runs)]),
-                open=tuple(dict.fromkeys([*(id_ for id_ in unlisted if id_ not in asked), *still_open])),
-            )
-        )
+        open_runs = tuple(dict.fromkeys([*(id_ for id_ in unlisted if id_ not in asked), *still_open]))
+        if len(open_runs) > MAX_OPEN:
+            fields: dict[str, str | float] = {"company": self._company, "open": len(open_runs)}
+            self._hook(Notice("too many open runs: the end of the oldest is not published", fields))
+        created = max([position.created, *(parse_timestamp(run["createdAt"]) for run in runs)])
+        return PollResult(RunPosition(created=created, open=open_runs[-MAX_OPEN:]))
 
     async def _load(self, run_id: str) -> list[Json]:
         """The whole run; nothing if Paperclip does not show it, or refuses it."""

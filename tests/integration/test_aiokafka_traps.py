@@ -15,7 +15,7 @@ from consumer.stream.backpressure import BackpressureLimits
 from consumer.stream.hooks import CommitFinished, CommitResult, PollFailed, Rebalanced, RebalanceKind
 from consumer.stream.records import Partition
 from consumer.stream.source import Assignments, KafkaSource, SourceClosed
-from tests.integration.trap_rig import (
+from tests.integration.lane_harness import (
     Listener,
     caught_up,
     committed,
@@ -71,12 +71,12 @@ async def test_the_lane_takes_them_for_the_new_assignment(topics: Topics) -> Non
     topic = await topics.create("t")
     await produce(topics, topic, [b"early"])
     Held.go = asyncio.Event()
-    async with lane(topics, topic, source=LateSource) as rig:
-        await until(lambda: rig.handled)
-        assert not rig.lane.state().joined
+    async with lane(topics, topic, source=LateSource) as harness:
+        await until(lambda: harness.handled)
+        assert not harness.lane.state().joined
         Held.go.set()
         await caught_up(topics, TopicPartition(topic, 0))
-        assert rig.handled == [b"early"]
+        assert harness.handled == [b"early"]
 
 
 async def test_a_rebalance_forgets_pauses(topics: Topics) -> None:
@@ -96,16 +96,16 @@ async def test_a_rebalance_forgets_pauses(topics: Topics) -> None:
 async def test_the_lane_puts_them_back(topics: Topics) -> None:
     topic = await topics.create("t")
     await produce(topics, topic, [b"%d" % n for n in range(20)])
-    async with lane(topics, topic, limits=BackpressureLimits(records=5)) as rig:
-        rig.gate.clear()
-        await until(lambda: rig.source._paused and rig.client.paused())
-        rig.rejoin()
-        await until(lambda: len(rig.told(Rebalanced)) == 3)
-        await until(rig.client.paused)
-        rig.gate.set()
+    async with lane(topics, topic, limits=BackpressureLimits(records=5)) as harness:
+        harness.gate.clear()
+        await until(lambda: harness.source._paused and harness.client.paused())
+        harness.rejoin()
+        await until(lambda: len(harness.events(Rebalanced)) == 3)
+        await until(harness.client.paused)
+        harness.gate.set()
         await caught_up(topics, TopicPartition(topic, 0))
-        await until(lambda: not rig.client.paused())
-        assert [told.kind for told in rig.told(Rebalanced)] == [
+        await until(lambda: not harness.client.paused())
+        assert [event.kind for event in harness.events(Rebalanced)] == [
             RebalanceKind.ASSIGNED,
             RebalanceKind.REVOKED,
             RebalanceKind.ASSIGNED,
@@ -125,15 +125,15 @@ async def test_an_eviction_calls_the_listener_when_there_is_nothing_left_to_drai
 async def test_the_lane_neither_drains_nor_commits_then(topics: Topics) -> None:
     topic = await topics.create("t")
     await produce(topics, topic, [b"slow"])
-    async with lane(topics, topic, drain_timeout=3_600.0) as rig:
-        rig.gate.clear()
-        await until(lambda: rig.begun and rig.lane.state().joined)
-        await leave(rig.client)
-        await until(lambda: rig.cancelled)
-        rig.gate.set()
+    async with lane(topics, topic, drain_timeout=3_600.0) as harness:
+        harness.gate.clear()
+        await until(lambda: harness.begun and harness.lane.state().joined)
+        await leave(harness.client)
+        await until(lambda: harness.cancelled)
+        harness.gate.set()
         await caught_up(topics, TopicPartition(topic, 0))
-        assert rig.begun == [b"slow", b"slow"]
-        assert [told.kind for told in rig.told(Rebalanced)][1] is RebalanceKind.LOST
+        assert harness.begun == [b"slow", b"slow"]
+        assert [event.kind for event in harness.events(Rebalanced)][1] is RebalanceKind.LOST
 
 
 # Commits and the end
@@ -183,21 +183,21 @@ async def test_no_commit_of_the_lane_does(topics: Topics, monkeypatch: pytest.Mo
     topic = await topics.create("t")
     tp = TopicPartition(topic, 0)
     await produce(topics, topic, [b"%d" % n for n in range(60)])
-    async with lane(topics, topic, client_id="z") as rig:
-        await until(lambda: rig.lane.state().joined)
-        unavailable = Unavailable(monkeypatch, coordinator(rig.client))
-        await until(lambda: unavailable.tries and len(rig.handled) == 60)
+    async with lane(topics, topic, client_id="z") as harness:
+        await until(lambda: harness.lane.state().joined)
+        unavailable = Unavailable(monkeypatch, coordinator(harness.client))
+        await until(lambda: unavailable.tries and len(harness.handled) == 60)
         await produce(topics, topic, [b"%d" % n for n in range(60, 95)])
         async with started(member(topics, topic, client_id="a")) as new:
             await poll(new, 95 - (await committed(topics, tp) or 0))
             await new.commit({tp: 95})
             tries, unavailable.held = unavailable.tries, False
-            await until(lambda: rig.lane.state().joined and not rig.lane.state().rebalancing)
-            polled = rig.lane.state().last_poll
-            await until(lambda: rig.lane.state().last_poll > polled + 0.5)  # some ticks, and aiokafka's back-off
+            await until(lambda: harness.lane.state().joined and not harness.lane.state().rebalancing)
+            polled = harness.lane.state().last_poll
+            await until(lambda: harness.lane.state().last_poll > polled + 0.5)  # some ticks, and aiokafka's back-off
             assert unavailable.tries == tries
             assert await committed(topics, tp) == 95
-        assert CommitResult.UNKNOWN in {told.result for told in rig.told(CommitFinished)}
+        assert CommitResult.UNKNOWN in {event.result for event in harness.events(CommitFinished)}
 
 
 async def test_stop_does_not_call_the_listener(topics: Topics) -> None:
@@ -212,11 +212,11 @@ async def test_stop_does_not_call_the_listener(topics: Topics) -> None:
 async def test_the_lane_drains_and_commits_by_itself(topics: Topics) -> None:
     topic = await topics.create("t")
     await produce(topics, topic, [b"slow"])
-    async with lane(topics, topic, drain_timeout=30.0) as rig:
-        rig.gate.clear()
-        await until(lambda: rig.begun)
-        stopping = asyncio.create_task(rig.lane.stop(60.0))
-        rig.gate.set()
+    async with lane(topics, topic, drain_timeout=30.0) as harness:
+        harness.gate.clear()
+        await until(lambda: harness.begun)
+        stopping = asyncio.create_task(harness.lane.stop(60.0))
+        harness.gate.set()
         await stopping
     assert await committed(topics, TopicPartition(topic, 0)) == 1
 
@@ -250,13 +250,13 @@ async def test_a_poll_in_a_rebalance_outlives_stop(topics: Topics, monkeypatch: 
 
 async def test_the_lane_ends_all_the_same(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
     topic = await topics.create("t")
-    async with lane(topics, topic) as rig:
-        await until(lambda: rig.lane.state().joined)
+    async with lane(topics, topic) as harness:
+        await until(lambda: harness.lane.state().joined)
         keep_from_joining(monkeypatch)
-        rig.rejoin()
-        await until(lambda: rig.lane.state().rebalancing)
-        await rig.lane.stop(60.0)
-        await rig.running
+        harness.rejoin()
+        await until(lambda: harness.lane.state().rebalancing)
+        await harness.lane.stop(60.0)
+        await harness.running
 
 
 async def test_a_start_waits_for_the_first_assignment_and_the_lane_ends_that_too(
@@ -264,11 +264,11 @@ async def test_a_start_waits_for_the_first_assignment_and_the_lane_ends_that_too
 ) -> None:
     topic = await topics.create("t")
     keep_from_joining(monkeypatch)
-    async with lane(topics, topic) as rig:
-        await until(lambda: hasattr(rig.source, "_consumer") and coordinator(rig.client) is not None)
-        await rig.lane.stop(60.0)
-        await rig.running
-        assert rig.told(PollFailed) == []
+    async with lane(topics, topic) as harness:
+        await until(lambda: hasattr(harness.source, "_consumer") and coordinator(harness.client) is not None)
+        await harness.lane.stop(60.0)
+        await harness.running
+        assert harness.events(PollFailed) == []
 
 
 # The rest of the source
@@ -295,10 +295,10 @@ async def test_the_source_tells_the_committed_offset_and_the_log_start(topics: T
     topic = await topics.create("t")
     partition = Partition(topic, 0)
     await produce(topics, topic, [b"a", b"b"])
-    async with lane(topics, topic) as rig:
-        rig.gate.clear()
-        await until(lambda: len(rig.begun) == 2)
-        assert await rig.source.position(partition) == 2
-        assert await rig.source.start_of(partition) == (None, 0)
-        await rig.source.commit({partition: 1})
-        assert await rig.source.start_of(partition) == (1, 0)
+    async with lane(topics, topic) as harness:
+        harness.gate.clear()
+        await until(lambda: len(harness.begun) == 2)
+        assert await harness.source.position(partition) == 2
+        assert await harness.source.start_of(partition) == (None, 0)
+        await harness.source.commit({partition: 1})
+        assert await harness.source.start_of(partition) == (1, 0)

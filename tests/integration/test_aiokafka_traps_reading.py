@@ -19,7 +19,7 @@ from consumer.kafka.producer import Publisher, RecordTooLarge
 from consumer.stream.executor import Job
 from consumer.stream.hooks import PollFailed, RecordsExpired
 from consumer.stream.records import Headers, Record
-from tests.integration.trap_rig import (
+from tests.integration.lane_harness import (
     caught_up,
     committed,
     end,
@@ -104,14 +104,14 @@ async def test_the_lane_reads_it_again(topics: Topics, monkeypatch: pytest.Monke
     for number in (0, 1):
         await produce(topics, topic, expected[number::2], partition=number)
     corrupt = Corrupt(monkeypatch, times=3)
-    async with lane(topics, topic) as rig:
-        await until(lambda: len(rig.handled) == 20)
+    async with lane(topics, topic) as harness:
+        await until(lambda: len(harness.handled) == 20)
         await produce(topics, topic, [b"later"], partition=0)
         await produce(topics, topic, [b"later too"], partition=1)
         await caught_up(topics, TopicPartition(topic, 0), TopicPartition(topic, 1))
-        assert sorted(value or b"" for value in rig.handled) == sorted([*expected, b"later", b"later too"])
+        assert sorted(value or b"" for value in harness.handled) == sorted([*expected, b"later", b"later too"])
         assert corrupt.lost
-        assert len(rig.told(PollFailed)) == 3 - corrupt.left
+        assert len(harness.events(PollFailed)) == 3 - corrupt.left
 
 
 async def test_a_partition_that_cannot_be_read_does_not_keep_the_lane_from_the_others(
@@ -120,13 +120,13 @@ async def test_a_partition_that_cannot_be_read_does_not_keep_the_lane_from_the_o
     topic = await topics.create("t", partitions=2)
     Corrupt(monkeypatch, times=1_000_000, partition=1)
     await produce(topics, topic, [b"corrupt"], partition=1)
-    async with lane(topics, topic) as rig:
-        await until(lambda: rig.told(PollFailed))
+    async with lane(topics, topic) as harness:
+        await until(lambda: harness.events(PollFailed))
         for wave in (b"0", b"1", b"2"):
             await produce(topics, topic, [wave])
-            await until(partial(rig.handled.__contains__, wave))
+            await until(partial(harness.handled.__contains__, wave))
         await caught_up(topics, TopicPartition(topic, 0))
-        assert rig.handled == [b"0", b"1", b"2"]
+        assert harness.handled == [b"0", b"1", b"2"]
         assert await committed(topics, TopicPartition(topic, 1)) is None
 
 
@@ -143,18 +143,18 @@ async def test_a_transaction_leaves_a_marker_that_only_the_position_covers(topic
             polled = await client.getmany(timeout_ms=100)
             assert all(record.offset == 0 for records in polled.values() for record in records)
         assert await end(topics, tp) == 2
-    async with lane(topics, topic) as rig:
+    async with lane(topics, topic) as harness:
         await caught_up(topics, tp)
-        assert rig.handled == ([b"a"] if outcome == "commit" else [])
+        assert harness.handled == ([b"a"] if outcome == "commit" else [])
 
 
 async def test_a_record_over_the_fetch_limits_is_delivered(topics: Topics) -> None:
     topic = await topics.create("t", config={"max.message.bytes": "8000000"})
     large = b"x" * 5_000_000
     await produce(topics, topic, [large, b"next"], max_request_size=8_000_000)
-    async with lane(topics, topic, max_partition_fetch_bytes=65_536, fetch_max_bytes=65_536) as rig:
+    async with lane(topics, topic, max_partition_fetch_bytes=65_536, fetch_max_bytes=65_536) as harness:
         await caught_up(topics, TopicPartition(topic, 0))
-        assert rig.handled == [large, b"next"]
+        assert harness.handled == [large, b"next"]
 
 
 async def test_what_retention_removed_is_told(topics: Topics) -> None:
@@ -170,10 +170,10 @@ async def test_what_retention_removed_is_told(topics: Topics) -> None:
         await admin.delete_records({tp: RecordsToDelete(before_offset=7)})
     finally:
         await admin.close()
-    async with lane(topics, topic) as rig:
+    async with lane(topics, topic) as harness:
         await caught_up(topics, tp)
-        assert rig.told(RecordsExpired) == [RecordsExpired("trap", topic, 0, 4)]
-        assert rig.handled == [b"7", b"8", b"9"]
+        assert harness.events(RecordsExpired) == [RecordsExpired("trap", topic, 0, 4)]
+        assert harness.handled == [b"7", b"8", b"9"]
 
 
 # Dead letters

@@ -34,7 +34,7 @@ class Maker:
     """Makes records; the same for the same seed."""
 
     def __init__(self, seed: int, events: list[dict[str, Any]]) -> None:
-        self.dice = random.Random(seed)  # noqa: S311 - the same records each time
+        self.rng = random.Random(seed)  # noqa: S311 - the same records each time
         self._events = events
         self._values: list[Callable[[], bytes | None]] = [
             *(self.event, self.event, self.event, self.mutated, self.mutated, self.mutated, self.mutated),
@@ -45,18 +45,18 @@ class Maker:
         return [self._record(number) for number in range(count)]
 
     def _record(self, number: int) -> Record:
-        dice = self.dice
-        value = self.huge() if number % HUGE == 0 else dice.choice(self._values)()
-        key: bytes | None = dice.choice([b"", b"one key", dice.randbytes(4), b"\xff\xfe", str(dice.random()).encode()])
-        if dice.random() < 0.1 and value is not None:  # aiokafka does not send a record of nothing
+        rng = self.rng
+        value = self.huge() if number % HUGE == 0 else rng.choice(self._values)()
+        key: bytes | None = rng.choice([b"", b"one key", rng.randbytes(4), b"\xff\xfe", str(rng.random()).encode()])
+        if rng.random() < 0.1 and value is not None:  # aiokafka does not send a record of nothing
             key = None
         return key, value, self.headers()
 
     def headers(self) -> list[tuple[str, bytes | None]]:
         names = ["replay", "repair", "dead-letter-reason", "", "ü", "trace"]
         values = [b"", b"x", b"\xff\xfe", None, b"0" * 1000]
-        count = self.dice.choice([0, 0, 0, 1, 3])
-        return [(self.dice.choice(names), self.dice.choice(values)) for _ in range(count)]
+        count = self.rng.choice([0, 0, 0, 1, 3])
+        return [(self.rng.choice(names), self.rng.choice(values)) for _ in range(count)]
 
     def event(self) -> bytes:
         return json.dumps(self._fresh()).encode()
@@ -64,57 +64,53 @@ class Maker:
     def mutated(self) -> bytes:
         """An event with a few fields that are gone, or other than they should be."""
         event = self._fresh()
-        for _ in range(self.dice.choice([1, 1, 2, 5])):
+        for _ in range(self.rng.choice([1, 1, 2, 5])):
             place: Any = event
             while isinstance(place, (dict, list)) and place:
-                at = self.dice.choice(list(place) if isinstance(place, dict) else range(len(place)))
+                at = self.rng.choice(list(place) if isinstance(place, dict) else range(len(place)))
                 inner = place[at]
-                if not isinstance(inner, (dict, list)) or not inner or self.dice.random() < 0.3:
-                    if self.dice.random() < 0.2:
+                if not isinstance(inner, (dict, list)) or not inner or self.rng.random() < 0.3:
+                    if self.rng.random() < 0.2:
                         del place[at]
                     else:
-                        place[at] = self.dice.choice(ODD)
+                        place[at] = self.rng.choice(ODD)
                     break
                 place = inner
         return json.dumps(event).encode()
 
     def noise(self) -> bytes:
-        return self.dice.randbytes(self.dice.randrange(300))
+        return self.rng.randbytes(self.rng.randrange(300))
 
     def cut(self) -> bytes:
         whole = self.event()
-        return whole[: self.dice.randrange(len(whole))]
+        return whole[: self.rng.randrange(len(whole))]
 
     def deep(self) -> bytes:
-        depth = self.dice.choice([50, 900, 5_000, 80_000])
-        opening, closing = self.dice.choice([(b"[", b"]"), (b'{"payload":', b"}")])
-        return opening * depth + b"1" + closing * self.dice.choice([depth, 0])
+        depth = self.rng.choice([50, 900, 5_000, 80_000])
+        opening, closing = self.rng.choice([(b"[", b"]"), (b'{"payload":', b"}")])
+        return opening * depth + b"1" + closing * self.rng.choice([depth, 0])
 
     def doubled(self) -> bytes:
-        return (
-            self.event()[:-1] + b',"eventType":"issue.comment.created","companyId":"' + self.dice.randbytes(3) + b'"}'
-        )
+        return self.event()[:-1] + b',"eventType":"issue.comment.created","companyId":"' + self.rng.randbytes(3) + b'"}'
 
     def other(self) -> bytes:
-        return json.dumps(
-            self._fresh() | {"eventType": self.dice.choice(["goal.created", "", "agent.run", 7])}
-        ).encode()
+        return json.dumps(self._fresh() | {"eventType": self.rng.choice(["goal.created", "", "agent.run", 7])}).encode()
 
     def scalar(self) -> bytes:
-        return self.dice.choice([b"null", b"0", b'"text"', b"[]", b"{}", b"NaN", b"-Infinity", b"9" * 5_000, b"", b" "])
+        return self.rng.choice([b"null", b"0", b'"text"', b"[]", b"{}", b"NaN", b"-Infinity", b"9" * 5_000, b"", b" "])
 
     def odd_bytes(self) -> bytes:
         text = self.event().decode()
-        return self.dice.choice([text.encode("utf-16"), b"\xef\xbb\xbf" + text.encode(), text.encode() + b"\x00"])
+        return self.rng.choice([text.encode("utf-16"), b"\xef\xbb\xbf" + text.encode(), text.encode() + b"\x00"])
 
     def huge(self) -> bytes:
         event = self._fresh()
-        event["payload"][self.dice.choice(["bodySnippet", "new", "comment"])] = "\U0001f980" * 70_000
+        event["payload"][self.rng.choice(["bodySnippet", "new", "comment"])] = "\U0001f980" * 70_000
         return json.dumps(event).encode()
 
     def _fresh(self) -> dict[str, Any]:
-        event: dict[str, Any] = json.loads(json.dumps(self.dice.choice(self._events)))
-        return event | {"eventId": str(uuid.UUID(int=self.dice.getrandbits(128), version=4))}
+        event: dict[str, Any] = json.loads(json.dumps(self.rng.choice(self._events)))
+        return event | {"eventId": str(uuid.UUID(int=self.rng.getrandbits(128), version=4))}
 
 
 def comment_events() -> list[dict[str, Any]]:

@@ -38,7 +38,7 @@ class Hindsight:
         return Response(200, {}, b'{"success": true}')
 
 
-class Rig:
+class TracingHarness:
     def __init__(self) -> None:
         self.spans = InMemorySpanExporter()
         provider = TracerProvider()
@@ -67,40 +67,42 @@ class Rig:
 
 
 @pytest.fixture
-def rig() -> Rig:
-    return Rig()
+def harness() -> TracingHarness:
+    return TracingHarness()
 
 
-async def test_the_producers_trace_context_reaches_hindsight(rig: Rig) -> None:
-    spans = await rig.run(("traceparent", PARENT.encode()))
+async def test_the_producers_trace_context_reaches_hindsight(harness: TracingHarness) -> None:
+    spans = await harness.run(("traceparent", PARENT.encode()))
     attempt, request = spans["retain"], spans["hindsight retain"]
     assert attempt.parent is not None
     assert request.parent is not None
     assert f"{attempt.parent.span_id:016x}" == SPAN
     assert request.parent.span_id == attempt.context.span_id
-    (asked,) = [request for request in rig.hindsight.asked if request.operation == "retain"]
+    (asked,) = [request for request in harness.hindsight.asked if request.operation == "retain"]
     assert asked.headers["traceparent"] == f"00-{TRACE}-{request.context.span_id:016x}-01"
     assert asked.headers["Authorization"] == "Bearer s3cret", "the other headers stay"
 
 
-async def test_a_record_without_a_trace_context_starts_a_trace(rig: Rig) -> None:
-    spans = await rig.run()
+async def test_a_record_without_a_trace_context_starts_a_trace(harness: TracingHarness) -> None:
+    spans = await harness.run()
     assert spans["retain"].parent is None
-    assert rig.hindsight.asked[-1].headers["traceparent"].split("-")[1] == f"{spans['retain'].context.trace_id:032x}"
+    assert (
+        harness.hindsight.asked[-1].headers["traceparent"].split("-")[1] == f"{spans['retain'].context.trace_id:032x}"
+    )
 
 
-async def test_a_malformed_trace_context_is_ignored(rig: Rig) -> None:
-    assert (await rig.run(("traceparent", b"\xff nonsense")))["retain"].parent is None
+async def test_a_malformed_trace_context_is_ignored(harness: TracingHarness) -> None:
+    assert (await harness.run(("traceparent", b"\xff nonsense")))["retain"].parent is None
 
 
-async def test_a_failure_is_recorded_in_both_spans(rig: Rig) -> None:
-    rig.hindsight.down = True
-    spans = await rig.run()
+async def test_a_failure_is_recorded_in_both_spans(harness: TracingHarness) -> None:
+    harness.hindsight.down = True
+    spans = await harness.run()
     assert {name: span.status.is_ok for name, span in spans.items()} == {"retain": False, "hindsight retain": False}
 
 
-async def test_spans_name_the_record_and_contain_no_secret_or_text(rig: Rig) -> None:
-    spans = await rig.run()
+async def test_spans_name_the_record_and_contain_no_secret_or_text(harness: TracingHarness) -> None:
+    spans = await harness.run()
     attributes = spans["retain"].attributes
     assert attributes is not None
     assert (attributes["messaging.destination.name"], attributes["messaging.kafka.offset"]) == ("comments", 41)
@@ -111,10 +113,10 @@ async def test_spans_name_the_record_and_contain_no_secret_or_text(rig: Rig) -> 
     assert "paperclip%3A" not in text
 
 
-def test_an_ignored_record_makes_no_span(rig: Rig) -> None:
+def test_an_ignored_record_makes_no_span(harness: TracingHarness) -> None:
     ignored = Record("comments", 0, 0, 0, None, b'{"eventType": "something.else"}')
-    assert rig.resolve(ignored).run is None
-    assert rig.spans.get_finished_spans() == ()
+    assert harness.resolve(ignored).run is None
+    assert harness.spans.get_finished_spans() == ()
 
 
 # Whether there are traces at all.

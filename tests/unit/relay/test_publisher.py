@@ -1,6 +1,8 @@
 """Publishing events: once, in order, acknowledged, whatever their size."""
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -8,8 +10,8 @@ import pytest
 from consumer.errors import DownKind, Upstream, UpstreamDown
 from consumer.kafka.producer import RecordTooLarge
 from consumer.paperclip.models import Json
-from consumer.relay.event_builder import OutgoingEvent, event_id
-from consumer.relay.hooks import Published, RelayEvent
+from consumer.relay.event_builder import LONGEST_TEXT, OutgoingEvent, event_id
+from consumer.relay.hooks import Notice, Published, RelayEvent
 from consumer.relay.publisher import OLDEST_TIMESTAMP, EventPublisher
 from consumer.stream.records import Headers
 from schemas.codec import decode
@@ -49,13 +51,15 @@ class FakeTopic:
         self.records.append((topic, key, event, headers, timestamp))
 
 
-def event(type_: str, key: str, at: float = NOON, **more: Any) -> OutgoingEvent:
+def event(
+    type_: str, key: str, at: float = NOON, payload: Mapping[str, object] = MappingProxyType({}), **more: Any
+) -> OutgoingEvent:
     name = "runId" if type_.startswith("agent.run.") else "commentId"
     envelope = {
         "eventId": event_id(type_, key),
         "eventType": type_,
         "occurredAt": format_timestamp(at),
-        "payload": {name: key},
+        "payload": {name: key, **payload},
     }
     return OutgoingEvent(envelope, **more)
 
@@ -128,6 +132,37 @@ async def test_embedded_object_that_does_not_fit_is_left_out(publisher: EventPub
     await publisher.publish([large])
     ((_, _, sent, *_),) = topic.records
     assert sent["payload"] == {"commentId": large.key}
+
+
+async def test_long_texts_of_an_event_that_does_not_fit_are_cut_and_named(
+    publisher: EventPublisher, topic: FakeTopic
+) -> None:
+    """A title of 200,000 characters must not end the relay of all companies."""
+    large = event(
+        "issue.comment.created", new_id(), payload={"issueTitle": "\N{CRAB}" * 200_000, "identifier": "ACM-1"}
+    )
+    topic.limit = 50_000
+    await publisher.publish([large])
+    ((_, _, value, *_),) = topic.records
+    assert value["payload"] == {
+        "commentId": large.key,
+        "issueTitle": "\N{CRAB}" * LONGEST_TEXT,
+        "identifier": "ACM-1",
+        "truncatedFields": ["issueTitle"],
+    }
+
+
+async def test_event_that_does_not_fit_at_all_is_dropped_with_a_notice_and_others_go_on(
+    publisher: EventPublisher, topic: FakeTopic, reported: list[RelayEvent]
+) -> None:
+    large = event("issue.comment.created", new_id(), payload={"changes": ["x"] * 20_000})
+    other = event("issue.comment.created", new_id())
+    await publisher.publish([large, other])
+    assert [value["eventId"] for _, _, value, *_ in topic.records] == [other.id]
+    assert [notice.message for notice in reported if isinstance(notice, Notice)] == [
+        "dropping an event that is too large for its topic"
+    ]
+    assert publisher.was_published(large.id)  # or each poll would try it again
 
 
 async def test_replay_and_repair_are_headers(publisher: EventPublisher, topic: FakeTopic) -> None:

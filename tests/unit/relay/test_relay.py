@@ -45,6 +45,7 @@ async def test_first_start_is_by_paperclips_clock(
     harness.server.date = date
     relay = harness.relay(start)
     await run(relay, lambda: relay.ready)
+    assert harness.notices == ["following Paperclip", "following a company"]
     assert harness.checkpoints.start == expected
     assert harness.followers[COMPANY].checkpoint == Checkpoint.fresh(COMPANY, expected)
 

@@ -214,6 +214,20 @@ class TestUnlistedRuns:
         assert len(relay.notices) == 1  # the sweep reads known runs again
 
 
+async def test_checkpoint_names_a_limited_number_of_open_runs(
+    relay: RelayHarness, agent: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkpoint that outgrew its topic would stop the relay."""
+    monkeypatch.setattr(module, "MAX_OPEN", 3)
+    runs = []
+    for _ in range(5):
+        relay.feed.advance(1)
+        runs.append(relay.feed.start_run(agent))
+    await relay.poll_runs()
+    assert relay.run_position.open == tuple(runs[-3:])
+    assert relay.notices == ["too many open runs: the end of the oldest is not published"]
+
+
 class TestEmbeddedObjects:
     """What a started run carries, so that its handler can recall without a request."""
 
@@ -250,3 +264,12 @@ class TestEmbeddedObjects:
         await relay.poll_runs()
         assert [dict(event.embedded) for event in relay.publisher.events] == [{}, {}]
         assert relay.feed.calls["run_json"] == 0
+
+    async def test_run_whose_issue_is_not_an_id_is_published_without_a_request(
+        self, relay: RelayHarness, agent: str
+    ) -> None:
+        relay.feed.start_run(agent, "PAP-12")
+        await relay.poll_runs()
+        (event,) = relay.publisher.events
+        assert (event.envelope["payload"]["issueId"], dict(event.embedded)) == ("PAP-12", {})
+        assert (relay.feed.calls["run_json"], relay.notices) == (0, [])

@@ -238,6 +238,12 @@ async def test_without_run_and_issue_user_banks_are_refused_with_409(user_tools:
     assert user_tools.hindsight.calls == []
 
 
+async def test_a_run_whose_issue_is_not_an_id_gives_no_user(user_tools: ToolsFixture) -> None:
+    user_tools.paperclip.runs[OLD_RUN]["contextSnapshot"]["issueId"] = "PAP-12"
+    with pytest.raises(ToolError, match="the user is unknown"):
+        await user_tools.service.recall(agent(OLD_RUN), query())
+
+
 async def test_while_paperclip_is_down_user_banks_fail_without_a_request(user_tools: ToolsFixture) -> None:
     user_tools.paperclip.down = True
     for key in (KEY[ADA], None):
@@ -304,6 +310,11 @@ async def test_run_memories_for_a_failed_record_searches_with_its_query(tools: T
 async def test_run_memories_for_a_run_without_an_issue_is_empty(tools: ToolsFixture) -> None:
     assert (await tools.service.run_memories(agent(OLD_RUN))).outcome is ToolOutcome.EMPTY
     assert tools.hindsight.calls == []
+
+
+async def test_run_memories_for_a_run_whose_issue_is_not_an_id_is_empty(tools: ToolsFixture) -> None:
+    tools.paperclip.runs[OLD_RUN]["contextSnapshot"]["issueId"] = "PAP-12"
+    assert (await tools.service.run_memories(agent(OLD_RUN))).outcome is ToolOutcome.EMPTY
 
 
 async def test_run_memories_fails_while_hindsight_is_down(tools: ToolsFixture) -> None:

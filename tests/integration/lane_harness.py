@@ -97,7 +97,7 @@ async def refuse(*_: object) -> None:
 
 
 @dataclass
-class Rig:
+class LaneHarness:
     """A lane on real Kafka. Jobs run while the gate is open; `handled` are the values whose jobs have ended well."""
 
     lane: Lane = field(init=False)
@@ -109,7 +109,7 @@ class Rig:
     cancelled: int = 0
     signals: list[EngineEvent] = field(default_factory=list)
 
-    def told(self, kind: type[SignalT]) -> list[SignalT]:
+    def events(self, kind: type[SignalT]) -> list[SignalT]:
         return [signal for signal in self.signals if isinstance(signal, kind)]
 
     def resolve(self, record: Record) -> Job:
@@ -147,25 +147,25 @@ async def lane(
     limits: BackpressureLimits | None = None,
     drain_timeout: float = 0.1,
     **options: Any,
-) -> AsyncIterator[Rig]:
+) -> AsyncIterator[LaneHarness]:
     """A running lane, its gate open."""
-    rig = Rig()
-    rig.gate.set()
-    rig.source = source(lambda: consumer(topics, **options), [topic])
-    rig.lane = Lane(
+    harness = LaneHarness()
+    harness.gate.set()
+    harness.source = source(lambda: consumer(topics, **options), [topic])
+    harness.lane = Lane(
         LaneSettings("trap", "dead", drain_timeout, too_large),
         LaneScheduler(8, RetryPolicy(), limits or BackpressureLimits()),
-        rig.source,
-        resolve or rig.resolve,
+        harness.source,
+        resolve or harness.resolve,
         write,
-        rig.signals.append,
+        harness.signals.append,
     )
-    rig.running = asyncio.create_task(rig.lane.run())
+    harness.running = asyncio.create_task(harness.lane.run())
     try:
-        yield rig
+        yield harness
     finally:
-        await rig.lane.stop(5.0)
-        await rig.running
+        await harness.lane.stop(5.0)
+        await harness.running
 
 
 class Listener(ConsumerRebalanceListener):

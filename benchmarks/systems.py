@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from benchmarks import events
 from benchmarks.testbed import PEERS, Sink, Testbed
 from consumer.embedded.supervise import answers, free_port
-from demo.ours import command, environment
+from demo.services import command, environment
 
 
 @dataclass(frozen=True, slots=True)

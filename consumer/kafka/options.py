@@ -12,6 +12,7 @@ from aiokafka.errors import KafkaError
 
 from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
 from consumer.kafka.oauth import NONE_TO_BE_HAD, ClientCredentials
+from consumer.kafka.unreadable import skip_unreadable_records
 from consumer.settings.model import Settings
 from consumer.settings.types import SaslMechanism, label
 
@@ -46,6 +47,7 @@ def client_options(settings: Settings) -> dict[str, Any]:
 
 def consumer_options(settings: Settings) -> dict[str, Any]:
     """`client_options` of a consumer: with the rack, so that it may read from a replica nearby (KIP-392)."""
+    skip_unreadable_records()
     return {**client_options(settings), "client_rack": settings.kafka_rack}
 
 

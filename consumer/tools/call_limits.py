@@ -52,11 +52,7 @@ class CallLimits:
         Raises:
             ToolError: the agent or its company has too many calls in flight, or calls too often (429).
         """
-        callers = ((agent.agent, "You have"), (agent.company, "Your company has"))
-        for (caller, subject), share in zip(callers, self._shares, strict=True):
-            if self._in_flight[caller] >= share:
-                raise _too_many(f"{subject} too many memory calls in progress", _RETRY_IN_FLIGHT)
-        for (caller, subject), rate in zip(callers, _rates(tool), strict=True):
+        for (caller, subject), rate in zip(_callers(agent), _rates(tool), strict=True):
             missing = 1 - self._tokens(caller, rate)
             if missing > 0:
                 raise _too_many(f"{subject} made too many memory calls", math.ceil(missing / rate.per_second))
@@ -66,11 +62,24 @@ class CallLimits:
                 self._charge(tool, agent, -1)
             return result
 
-        self._charge(tool, agent, 1)
+        with self.slot(agent):
+            self._charge(tool, agent, 1)
+            yield refund_if_cached
+
+    @contextmanager
+    def slot(self, agent: Agent) -> Iterator[None]:
+        """Count something of the agent's as in flight while the block runs: a call, or a body that is being read.
+
+        Raises:
+            ToolError: the agent or its company has too much in flight (429).
+        """
+        for (caller, subject), share in zip(_callers(agent), self._shares, strict=True):
+            if self._in_flight[caller] >= share:
+                raise _too_many(f"{subject} too many memory calls in progress", _RETRY_IN_FLIGHT)
         ids = (agent.agent, agent.company)
         self._in_flight.update(ids)
         try:
-            yield refund_if_cached
+            yield
         finally:
             self._in_flight.subtract(ids)
             for caller in ids:
@@ -84,6 +93,10 @@ class CallLimits:
     def _tokens(self, caller: str, rate: Rate) -> float:
         tokens, at = self._buckets.get((caller, rate), (float(rate.burst), self._clock()))
         return min(float(rate.burst), tokens + (self._clock() - at) * rate.per_second)
+
+
+def _callers(agent: Agent) -> tuple[tuple[str, str], tuple[str, str]]:
+    return (agent.agent, "You have"), (agent.company, "Your company has")
 
 
 def _rates(tool: Tool) -> tuple[Rate, Rate]:

@@ -60,7 +60,7 @@ class ToolDispatcher:
     ) -> None:
         self.service = service
         self._authenticator = authenticator
-        self._limits = limits
+        self.limits = limits
         self._observe = observe
         self._warn = warn
 
@@ -101,7 +101,7 @@ class ToolDispatcher:
         effect = NOT_SAVED if tool is Tool.RETAIN else NOT_SEARCHED
         try:
             self._check_enabled(agent)
-            with self._limits.call(tool, agent) as refund_if_cached:
+            with self.limits.call(tool, agent) as refund_if_cached:
                 async with asyncio.timeout_at(context.started + BUDGET):
                     return refund_if_cached(await function(agent))
         except ToolError as error:

@@ -8,6 +8,7 @@ tools from every agent. So bodies from the gateway are made readable here, or an
 import asyncio
 import json
 import re
+from contextlib import nullcontext
 from itertools import islice
 from typing import Any
 
@@ -17,17 +18,18 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from consumer.memory.sanitize import strip_unencodable
 from consumer.tools import dispatcher as dispatcher_module
 from consumer.tools.arguments import MAX_ARGUMENTS
-from consumer.tools.credentials import ToolError
+from consumer.tools.credentials import Agent, ToolError
 from consumer.tools.dispatcher import CallContext, ToolDispatcher
 from consumer.tools.problems import problem_response
 from consumer.tools.results import Tool, ToolResult, denied
 
 MAX_BODY = 1024 * 1024
 """Maximum bytes of a request body."""
+MAX_UNPROVEN_BODY = 64 * 1024
+"""The same while Paperclip cannot say whose the key is."""
 CONTEXT_KEY = "paperclip_memory.call_context"
 """Key of the `CallContext` in the ASGI scope."""
 _ESCAPE = re.compile(rb"\\u(?:d[89a-f]|0000)", re.IGNORECASE)
-TOO_LARGE = f"The body is larger than {MAX_BODY} bytes."
 TOO_SLOW = "The body did not arrive in time."
 UNREADABLE = "The body is not readable JSON."
 
@@ -54,19 +56,29 @@ class McpAuthMiddleware:
             return
         scope[CONTEXT_KEY] = context
         try:
-            async with asyncio.timeout_at(context.started + dispatcher_module.BUDGET):
-                body = await read_body(receive)
-        except TimeoutError:
-            await self._refuse(context, denied(ToolError(TOO_SLOW, 408)))(scope, receive, send)
-            return
-        if body is None:
-            await self._refuse(context, denied(ToolError(TOO_LARGE, 413)))(scope, receive, send)
-            return
-        readable = sanitize_body(body)
-        if readable is None and context.from_gateway:
-            await self._refuse(context, denied(ToolError(UNREADABLE, 400)))(scope, receive, send)
+            body = await self._read_body(context, receive)
+            readable = sanitize_body(body)
+            if readable is None and context.from_gateway:
+                raise ToolError(UNREADABLE, 400)  # noqa: TRY301
+        except ToolError as error:
+            await self._refuse(context, denied(error))(scope, receive, send)
             return
         await self._app(scope, _replay(readable or body, receive), send)
+
+    async def _read_body(self, context: CallContext, receive: Receive) -> bytes:
+        """Read the body within the time budget, as part of the agent's share of calls in flight.
+
+        Raises:
+            ToolError: it is too large, too slow, or one of too many.
+        """
+        agent = context.caller if isinstance(context.caller, Agent) else None
+        limit = MAX_BODY if agent is not None or context.from_gateway else MAX_UNPROVEN_BODY
+        try:
+            with self._dispatcher.limits.slot(agent) if agent is not None else nullcontext():
+                async with asyncio.timeout_at(context.started + dispatcher_module.BUDGET):
+                    return await read_body(receive, limit)
+        except TimeoutError:
+            raise ToolError(TOO_SLOW, 408) from None
 
     def _refuse(self, context: CallContext, result: ToolResult) -> Response:
         self._dispatcher.count(Tool.OTHER, context, result)
@@ -83,15 +95,19 @@ class McpAuthMiddleware:
         return response
 
 
-async def read_body(receive: Receive) -> bytes | None:
-    """Read the body of a request; None if it is larger than `MAX_BODY`."""
+async def read_body(receive: Receive, limit: int = MAX_BODY) -> bytes:
+    """Read the body of a request.
+
+    Raises:
+        ToolError: it is larger than `limit` bytes.
+    """
     chunks, size, more = list[bytes](), 0, True
     while more:
         message = await receive()
         chunk = message.get("body", b"")
         size += len(chunk)
-        if size > MAX_BODY:
-            return None
+        if size > limit:
+            raise ToolError(f"The body is larger than {limit} bytes.", 413)
         chunks.append(chunk)
         more = message.get("more_body", False)
     return b"".join(chunks)

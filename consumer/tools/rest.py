@@ -12,7 +12,7 @@ from starlette.routing import Route
 from consumer.tools.arguments import Arguments, RecallArguments, RetainArguments, parse_arguments
 from consumer.tools.credentials import Agent, ToolError, with_run
 from consumer.tools.dispatcher import ToolDispatcher
-from consumer.tools.middleware import TOO_LARGE, read_body
+from consumer.tools.middleware import read_body
 from consumer.tools.openapi import openapi_document
 from consumer.tools.problems import problem_response
 from consumer.tools.results import Tool, ToolOutcome, ToolResult
@@ -89,8 +89,6 @@ def _refuse_query_parameters(request: Request) -> None:
 
 async def _json_body(request: Request) -> dict[str, Any]:
     body = await read_body(request.receive)
-    if body is None:
-        raise ToolError(TOO_LARGE, 413)
     try:
         parsed = json.loads(body)
     except (ValueError, RecursionError):

@@ -13,8 +13,8 @@ import aiohttp
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
-from consumer.embedded.supervise import Server, free_port, listening
-from demo.ours import run
+from consumer.embedded.supervise import ServerProcess, free_port, listening
+from demo.services import run
 from tests.chaos.events import Version, seeded_rng, versions
 from tests.chaos.fleet import Fleet
 from tests.chaos.sink import HANG, FaultMode
@@ -93,7 +93,7 @@ class Chaos:
         port = free_port()
         self._sink_url = f"http://127.0.0.1:{port}"
         command = [sys.executable, "-m", "tests.chaos.sink", str(port), str(self._record), str(plan.seed)]
-        self._sink = Server("starting the sink", command, lambda: listening(port), directory / "sink.log")
+        self._sink = ServerProcess("starting the sink", command, lambda: listening(port), directory / "sink.log")
         self._topics_log = directory / "topics.log"
         self._settings = {
             "KAFKA_BOOTSTRAP_SERVERS": self._kafka.bootstrap_servers,

@@ -25,7 +25,7 @@ from consumer.kafka.producer import Publisher
 from consumer.kafka.topics import TopicState, ensure_topics, survey_topics
 from consumer.settings.model import Settings
 from consumer.settings.types import variable
-from demo.ours import command, environment
+from demo.services import command, environment
 from tests.support import kafka_jvm
 from tests.support.kafka_jvm import JvmKafka, Listener
 

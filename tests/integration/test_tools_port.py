@@ -11,7 +11,7 @@ import pytest
 from consumer.tools import dispatcher, http_protocol
 from consumer.tools.results import Tool, ToolOutcome
 from consumer.tools.server import listening, serving, tools_app
-from tests.support.tools_fixture import ADA, MCP_HEADERS, ToolsFixture, bearer, call, gateway, tool_text
+from tests.support.tools_fixture import ADA, BEN, MCP_HEADERS, ToolsFixture, bearer, call, gateway, tool_text
 
 GET = b"GET /openapi.json HTTP/1.1\r\nhost: 127.0.0.1\r\n"
 
@@ -98,6 +98,30 @@ async def test_a_body_that_does_not_arrive_is_refused_within_the_budget(
         writer.write(head + b"{")
         async with asyncio.timeout(5):
             assert (await reader.readline()).split()[1] in (b"408", b"504")
+
+
+async def test_an_agent_may_send_only_its_share_of_bodies_at_once(tools: ToolsFixture) -> None:
+    headers = b"".join(f"{name}: {value}\r\n".encode() for name, value in (MCP_HEADERS | bearer(ADA)).items())
+    head = b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-length: 1000000\r\n" + headers + b"\r\n"
+    async with tools.open() as client:
+        slow = [await asyncio.open_connection(client.base_url.host, client.base_url.port) for _ in range(20)]
+        for _, writer in slow:
+            writer.write(head + b"{")
+        reads = [asyncio.create_task(reader.readline()) for reader, _ in slow]
+        await asyncio.wait(reads, timeout=1)
+        assert [read.result().split()[1] for read in reads if read.done()] == [b"429"] * 12
+        reply = await client.post("/mcp", json=call("hindsight_recall", query="x"), headers=MCP_HEADERS | bearer(BEN))
+        assert not tool_text(reply)[1]
+        for _, writer in slow:
+            writer.close()
+        await asyncio.wait(reads)
+
+
+async def test_while_paperclip_is_down_only_small_bodies_are_read(tools: ToolsFixture) -> None:
+    tools.paperclip.down = True
+    async with tools.open() as client:
+        body = call("hindsight_retain", content="x" * 70_000)
+        assert (await client.post("/mcp", json=body, headers=MCP_HEADERS | bearer(ADA))).status_code == 413
 
 
 async def test_a_body_that_never_ends_closes_the_connection(

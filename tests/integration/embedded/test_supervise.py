@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.embedded.supervise import Server, ServerError, alive, free_port, listening, wait_until
+from consumer.embedded.supervise import ServerError, ServerProcess, alive, free_port, listening, wait_until
 
 LISTEN = "import http.server, sys; http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), None).serve_forever()"
 WITH_CHILD = """
@@ -24,7 +24,7 @@ def python(code: str, *args: str) -> list[str]:
 
 def test_serves_stops_and_serves_again_on_its_port(tmp_path: Path) -> None:
     port = free_port()
-    server = Server("starting it", python(LISTEN, str(port)), lambda: listening(port), tmp_path / "log")
+    server = ServerProcess("starting it", python(LISTEN, str(port)), lambda: listening(port), tmp_path / "log")
 
     for _ in range(2):
         server.start()
@@ -36,7 +36,7 @@ def test_serves_stops_and_serves_again_on_its_port(tmp_path: Path) -> None:
 
 def test_one_that_ends_names_the_step_the_command_and_the_end_of_its_log(tmp_path: Path) -> None:
     code = "import sys; print('first'); print('no disk left', file=sys.stderr); sys.exit(3)"
-    server = Server("starting the thing", python(code), lambda: False, tmp_path / "log")
+    server = ServerProcess("starting the thing", python(code), lambda: False, tmp_path / "log")
 
     with pytest.raises(ServerError) as caught:
         server.start()
@@ -49,7 +49,9 @@ def test_one_that_ends_names_the_step_the_command_and_the_end_of_its_log(tmp_pat
 
 
 def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
-    server = Server("starting it", python(LISTEN, str(free_port())), lambda: False, tmp_path / "log", deadline=0.2)
+    server = ServerProcess(
+        "starting it", python(LISTEN, str(free_port())), lambda: False, tmp_path / "log", deadline=0.2
+    )
 
     with pytest.raises(ServerError, match="not ready after"):
         server.start()
@@ -58,7 +60,7 @@ def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
 
 
 def test_a_command_that_is_not_there(tmp_path: Path) -> None:
-    server = Server("starting it", [str(tmp_path / "absent")], lambda: True, tmp_path / "log")
+    server = ServerProcess("starting it", [str(tmp_path / "absent")], lambda: True, tmp_path / "log")
 
     with pytest.raises(ServerError, match="No such file"):
         server.start()
@@ -67,7 +69,7 @@ def test_a_command_that_is_not_there(tmp_path: Path) -> None:
 def test_its_children_end_with_it_though_it_ignores_sigterm(tmp_path: Path) -> None:
     note = tmp_path / "child"
     ready = lambda: note.exists() and note.read_text().isdigit()  # noqa: E731
-    server = Server("starting it", python(WITH_CHILD, str(note)), ready, tmp_path / "log", grace=0.3)
+    server = ServerProcess("starting it", python(WITH_CHILD, str(note)), ready, tmp_path / "log", grace=0.3)
     server.start()
     child = int(note.read_text())
     assert alive(child)
@@ -79,7 +81,7 @@ def test_its_children_end_with_it_though_it_ignores_sigterm(tmp_path: Path) -> N
 
 def test_what_left_its_group_is_reaped(tmp_path: Path) -> None:
     reaped: list[int] = []
-    server = Server(
+    server = ServerProcess(
         "starting it",
         python("import time; time.sleep(600)"),
         lambda: True,
@@ -96,13 +98,16 @@ def test_a_process_that_exits_ends_what_it_started(tmp_path: Path) -> None:
     """Also when nobody stops it: at exit, and after Ctrl-C, which raises KeyboardInterrupt."""
     code = """
 import pathlib, sys
-from consumer.embedded.supervise import Server
-server = Server("x", [sys.executable, "-c", "import time; time.sleep(600)"], lambda: True, pathlib.Path(sys.argv[1]))
+from consumer.embedded.supervise import ServerProcess
+command = [sys.executable, "-c", "import time; time.sleep(600)"]
+server = ServerProcess("x", command, lambda: True, pathlib.Path(sys.argv[1]))
 server.start()
 print(server.pid, flush=True)
 raise KeyboardInterrupt
 """
-    outer = Server("starting the outer", python(code, str(tmp_path / "inner")), lambda: False, tmp_path / "outer")
+    outer = ServerProcess(
+        "starting the outer", python(code, str(tmp_path / "inner")), lambda: False, tmp_path / "outer"
+    )
     with pytest.raises(ServerError):
         outer.start()
 

@@ -2,6 +2,7 @@ import json
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import structlog
@@ -44,7 +45,7 @@ class Service:
     async def health(self) -> None:
         self._ask("health")
 
-    async def authenticate(self) -> Identity:
+    async def authenticate(self) -> Any:
         self._ask("authenticate")
         return self._identity
 
@@ -201,6 +202,15 @@ async def test_a_refusal_without_a_key_says_that_none_is_set(name: str) -> None:
     assert probes[name].mark is Mark.FAILED
     assert probes[name].text == "asks for a key, and none is set"
     assert probes[name].fix.startswith(f"set {name}_api_key (PAPERCLIP_MEMORY_{name.upper()}_API_KEY)")
+
+
+async def test_a_key_that_may_not_see_the_probe_bank_is_not_called_a_bad_key() -> None:
+    service: Any = Service()
+    service.authenticate = AsyncMock(return_value=False)
+    probe = (await probed(service))["hindsight"]
+    assert probe.mark is Mark.WARNED
+    assert "may not see the bank" in probe.text
+    assert "wrong" not in probe.fix
 
 
 @pytest.mark.parametrize("version", ["0.8.5", "0.8", "0.7.12", "unknown"])

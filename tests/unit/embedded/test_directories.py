@@ -5,31 +5,31 @@ from pathlib import Path
 
 import pytest
 
-from consumer.embedded import place
-from consumer.embedded.place import cache_dir, new_home, other_account, remove_home
+from consumer.embedded import directories
+from consumer.embedded.directories import cache_directory, make_home, remove_home, unprivileged_account
 
 
 def test_a_plain_user_runs_everything_itself_in_its_own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert other_account() is None
-    assert cache_dir() == tmp_path / "paperclip-memory"
+    assert unprivileged_account() is None
+    assert cache_directory() == tmp_path / "paperclip-memory"
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert cache_dir() == tmp_path / ".cache" / "paperclip-memory"
+    assert cache_directory() == tmp_path / ".cache" / "paperclip-memory"
 
 
 def test_root_runs_what_refuses_root_as_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    account = other_account()
+    account = unprivileged_account()
     assert account is not None
     assert account.uid != 0
     assert account.name == "nobody"
 
 
 def test_homes_are_new_each_time_and_can_be_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(place, "cache_dir", lambda: tmp_path)
-    homes = [new_home("x", None) for _ in range(2)]
+    monkeypatch.setattr(directories, "cache_directory", lambda: tmp_path)
+    homes = [make_home("x", None) for _ in range(2)]
     assert homes[0] != homes[1]
     assert all(home.is_dir() for home in homes)
     remove_home(homes[0])

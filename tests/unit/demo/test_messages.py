@@ -3,12 +3,12 @@
 from collections import Counter
 
 from demo import recording
-from demo.plays import counts, later_run, play
+from demo.messages import counts, later_run, to_message
 from schemas.events import AgentRunStarted, IssueCommentCreated
 
 
 def test_every_event_has_a_topic_and_the_key_of_what_it_is_about() -> None:
-    plays = [play(event) for event in recording.events()]
+    plays = [to_message(event) for event in recording.events()]
 
     assert Counter(each.topic for each in plays) == {"paperclip.agent.runs": 49, "paperclip.issue.comments": 18}
     for each in plays:

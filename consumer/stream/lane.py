@@ -297,6 +297,7 @@ class Lane:
             oldest_in_flight=self._executor.longest(now),
             joined=self._joined,
             rebalancing=self._rebalancing,
+            waiting=scheduler.waiting(self._wall()),
         )
 
     def longest_stack(self) -> str:

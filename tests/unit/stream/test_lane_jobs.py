@@ -134,6 +134,18 @@ async def test_a_full_partition_is_paused_once_and_resumed_at_half() -> None:
         assert harness.source.pauses <= 3, "not at every record"
 
 
+async def test_a_thousand_waiting_deletions_do_not_pause_their_partition() -> None:
+    async with running_lane(limit=8, limits=BackpressureLimits(records=100)) as harness:
+        for n in range(1_000):
+            harness.jobs.always[f"waiting{n}".encode()] = NotYet("unfinished")
+            harness.source.produce(f"waiting{n}".encode())
+        harness.source.produce(b"live", timestamp=int(harness.clock.now * 1000))
+        await eventually(lambda: harness.jobs.order[0, b"live"])
+        assert harness.lane.state().waiting == {P0: 0.0}
+        harness.jobs.always.clear()
+        await harness.drain()
+
+
 async def test_a_stuck_key_pauses_its_partition_at_the_pending_limit() -> None:
     async with running_lane(limit=2, limits=BackpressureLimits(pending=50)) as harness:
         harness.jobs.always[b"stuck"] = POISON

@@ -212,6 +212,32 @@ async def test_joining_is_retried_while_kafka_is_unreachable() -> None:
         await eventually(lambda: harness.lag == 0)
 
 
+async def test_an_error_in_the_timer_of_a_retry_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop would only log it, and the lane would start nothing more. The poll may last."""
+    monkeypatch.setattr(lane, "POLL_TIMEOUT", 3_600.0)
+    async with running_lane() as harness:
+        harness.lane._executor._clock = asyncio.get_running_loop().time
+        harness.jobs.script[b"a"] = [Transient("503", upstream=Upstream.HINDSIGHT, retry_after=0.01)]
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.attempts(AttemptOutcome.RETRIED))
+        monkeypatch.setattr(harness.scheduler, "start", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await harness.running
+
+
+async def test_an_error_after_the_end_of_a_job_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "POLL_TIMEOUT", 3_600.0)
+    async with running_lane() as harness:
+        harness.jobs.gate.clear()
+        harness.jobs.script[b"a"] = [Skipped(SkipReason.NO_AGENT)]
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.jobs.running)
+        monkeypatch.setattr(harness.scheduler, "start", lambda *_: 1 / 0)
+        harness.jobs.gate.set()
+        with pytest.raises(ZeroDivisionError):
+            await harness.running
+
+
 async def test_a_bug_of_the_engine_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     async with running_lane() as harness:
         monkeypatch.setattr(harness.scheduler, "finish", lambda *_: 1 / 0)

@@ -216,7 +216,7 @@ async def test_a_token_server_that_refuses_us_is_named(secure: Secure, tokens: T
 
 async def test_a_token_that_kafka_refuses_is_named(secure: Secure, tokens: TokenServer) -> None:
     tokens.lifetime = -600
-    with pytest.raises(UpstreamDown, match="If the broker refuses our token, only its own log says so"):
+    with pytest.raises(UpstreamDown, match="If the broker refused the token, only its own log says so"):
         await survey_topics(Settings(**secure.settings(**tokens.settings())))
 
 

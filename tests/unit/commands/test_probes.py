@@ -274,7 +274,7 @@ async def test_topics_that_are_wanting_have_a_line_each() -> None:
             TopicReport(
                 "comments", TopicState.DIFFERS, ("2 partitions, not 8", "cleanup.policy is compact, not delete")
             ),
-            TopicReport("recalls", TopicState.EXISTS, ("the broker does not tell its policy",)),
+            TopicReport("recalls", TopicState.EXISTS, ("the broker does not report its configuration",)),
         )
     )
     assert (

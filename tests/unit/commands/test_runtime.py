@@ -40,7 +40,7 @@ def test_a_tls_file_that_cannot_be_used_is_a_wrong_setting(words: list[str], tmp
     ) as process:
         said, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == ExitCode.WRONG_SETTINGS
-    assert f"kafka_ssl_cafile (PAPERCLIP_MEMORY_KAFKA_SSL_CAFILE) = {bad}: holds no PEM certificates" in said
+    assert f"kafka_ssl_cafile (PAPERCLIP_MEMORY_KAFKA_SSL_CAFILE) = {bad}: has no PEM certificates" in said
     assert "complete" not in said
 
 

@@ -44,7 +44,7 @@ class Server:
             self.opened -= 1
 
     def credentials(self, scope: str | None = None) -> ClientCredentials:
-        return ClientCredentials(URL, "us", SECRET, scope, open_send=self.open, timeout=5.0, now=lambda: self.now)
+        return ClientCredentials(URL, "us", SECRET, scope, open_transport=self.open, timeout=5.0, now=lambda: self.now)
 
 
 def ok(**answer: Any) -> Response:
@@ -99,11 +99,11 @@ async def test_connections_that_begin_together_share_one_request() -> None:
     [
         (Response(401, {}, b'{"error_description": "se:same is wrong"}'), "status 401"),
         (Response(302, {"location": "/login"}, b""), "status 302"),
-        (Response(200, {}, b"<html>"), "the reply is no JSON"),
-        (Response(200, {}, b"[]"), "the reply has no access_token"),
-        (ok(token="t"), "the reply has no access_token"),
-        (ok(access_token=""), "the reply has no access_token"),
-        (ok(access_token=7), "the reply has no access_token"),
+        (Response(200, {}, b"<html>"), "the response is not JSON"),
+        (Response(200, {}, b"[]"), "the response has no access_token"),
+        (ok(token="t"), "the response has no access_token"),
+        (ok(access_token=""), "the response has no access_token"),
+        (ok(access_token=7), "the response has no access_token"),
         (ConnectError("connection refused"), "connection refused"),
         (RequestTimeout(), "RequestTimeout"),
     ],

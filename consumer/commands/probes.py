@@ -22,7 +22,7 @@ class Hindsight(Protocol):
 
     async def version(self) -> str: ...
 
-    async def authenticate(self) -> object: ...
+    async def authenticate(self) -> bool: ...
 
 
 Survey = Callable[[Settings], Awaitable[list[TopicReport]]]
@@ -72,9 +72,13 @@ async def probe_hindsight(settings: Settings, hindsight: Hindsight) -> list[Prob
     """Whether Hindsight is up, and takes our key; its health needs none."""
     try:
         await hindsight.health()
-        await hindsight.authenticate()
+        may_see_probe_bank = await hindsight.authenticate()
     except HandlingError as error:
         return [failed("hindsight", settings.hindsight_api_key, error)]
+    if not may_see_probe_bank:
+        text = f"{settings.hindsight_api_url} answers, but our key may not see the bank that `check` asks for (403)"
+        fix = "nothing if the key is limited to your agents' banks; else set one that may see them"
+        return [Probe("hindsight", Mark.WARNED, text, fix)]
     text = f"{settings.hindsight_api_url} answers and {accepts(settings.hindsight_api_key)}"
     try:
         version = await hindsight.version()

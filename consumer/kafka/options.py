@@ -14,6 +14,7 @@ from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
 from consumer.kafka.oauth import NO_TOKEN, ClientCredentials
 from consumer.settings.model import Settings
 from consumer.settings.types import SaslMechanism, label
+from consumer.stream.unreadable import skip_unreadable_records
 
 REQUEST_TIMEOUT = 10.0
 """Seconds after which a producer gives up on a record, so that it is not sent after the caller has failed."""
@@ -46,6 +47,7 @@ def client_options(settings: Settings) -> dict[str, Any]:
 
 def consumer_options(settings: Settings) -> dict[str, Any]:
     """`client_options` with the rack, so that the consumer can read from a nearby replica (KIP-392)."""
+    skip_unreadable_records()
     return {**client_options(settings), "client_rack": settings.kafka_rack}
 
 

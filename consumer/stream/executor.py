@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from consumer import upstream_success
+from consumer.errors import DeadLetterReason, Permanent
 from consumer.handlers.results import HandlerResult
 from consumer.stream.dead_letter_writer import Write, describe_error, write_dead_letter
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Hook, ParkReason
@@ -120,7 +121,7 @@ class JobExecutor:
             answered = upstream_success.track()
             result: Result
             try:
-                job = self._make_job(item.record)
+                job = self._job_of(item.record)
                 item.handler, item.facts = job.handler, job.facts
                 result = None if job.run is None else await job.run()
             except Exception as error:  # noqa: BLE001 - foreign exceptions count as transient
@@ -139,6 +140,11 @@ class JobExecutor:
                 return decision.outcome is AttemptOutcome.SUCCEEDED
         await self._write_dead_letter(item)
         return False
+
+    def _job_of(self, record: Record) -> Job:
+        if record.unreadable:
+            raise Permanent(record.unreadable, reason=DeadLetterReason.UNREADABLE)
+        return self._make_job(record)
 
     async def _write_dead_letter(self, item: WorkItem) -> None:
         try:

@@ -13,7 +13,7 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from consumer.kafka import unreadable
+from consumer.stream import unreadable
 from consumer.stream.unreadable import UnreadableRecord, skip_unreadable_records
 
 TP = TopicPartition("t", 3)

@@ -8,7 +8,7 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.structs import ConsumerRecord
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
-from consumer.kafka.unreadable import UnreadableRecord
+from consumer.stream.unreadable import UnreadableRecord
 
 STALLED = 30.0
 """Seconds without a single record after which reading is given up."""

@@ -15,8 +15,8 @@ from aiokafka.client import AIOKafkaClient
 from aiokafka.errors import ConsumerStoppedError, for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
 
-from consumer.kafka.unreadable import UnreadableRecord
 from consumer.stream.records import Partition, Record
+from consumer.stream.unreadable import UnreadableRecord
 
 T = TypeVar("T")
 

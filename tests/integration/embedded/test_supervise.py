@@ -22,7 +22,7 @@ def python(code: str, *args: str) -> list[str]:
     return [sys.executable, "-c", code, *args]
 
 
-def test_serves_stops_and_serves_again_on_its_port(tmp_path: Path) -> None:
+def test_server_starts_again_on_its_port_after_a_stop(tmp_path: Path) -> None:
     port = free_port()
     server = ServerProcess("starting it", python(LISTEN, str(port)), lambda: listening(port), tmp_path / "log")
 
@@ -34,7 +34,7 @@ def test_serves_stops_and_serves_again_on_its_port(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_one_that_ends_names_the_step_the_command_and_the_end_of_its_log(tmp_path: Path) -> None:
+def test_server_that_ends_names_the_step_the_command_and_the_end_of_its_log(tmp_path: Path) -> None:
     code = "import sys; print('first'); print('no disk left', file=sys.stderr); sys.exit(3)"
     server = ServerProcess("starting the thing", python(code), lambda: False, tmp_path / "log")
 
@@ -48,7 +48,7 @@ def test_one_that_ends_names_the_step_the_command_and_the_end_of_its_log(tmp_pat
     assert "no disk left" in text
 
 
-def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
+def test_server_that_is_never_ready_is_killed(tmp_path: Path) -> None:
     server = ServerProcess(
         "starting it", python(LISTEN, str(free_port())), lambda: False, tmp_path / "log", deadline=0.2
     )
@@ -59,14 +59,14 @@ def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
     assert not server.running
 
 
-def test_a_command_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_command_is_a_server_error(tmp_path: Path) -> None:
     server = ServerProcess("starting it", [str(tmp_path / "absent")], lambda: True, tmp_path / "log")
 
     with pytest.raises(ServerError, match="No such file"):
         server.start()
 
 
-def test_its_children_end_with_it_though_it_ignores_sigterm(tmp_path: Path) -> None:
+def test_children_of_a_server_that_ignores_sigterm_are_killed(tmp_path: Path) -> None:
     note = tmp_path / "child"
     ready = lambda: note.exists() and note.read_text().isdigit()  # noqa: E731
     server = ServerProcess("starting it", python(WITH_CHILD, str(note)), ready, tmp_path / "log", grace=0.3)
@@ -79,7 +79,7 @@ def test_its_children_end_with_it_though_it_ignores_sigterm(tmp_path: Path) -> N
     assert wait_until(lambda: not alive(child), 5)
 
 
-def test_what_left_its_group_is_reaped(tmp_path: Path) -> None:
+def test_reap_is_called_once_after_a_stop(tmp_path: Path) -> None:
     reaped: list[int] = []
     server = ServerProcess(
         "starting it",
@@ -94,7 +94,7 @@ def test_what_left_its_group_is_reaped(tmp_path: Path) -> None:
     assert reaped == [1]
 
 
-def test_a_process_that_exits_ends_what_it_started(tmp_path: Path) -> None:
+def test_servers_of_a_process_that_exits_are_stopped(tmp_path: Path) -> None:
     """Also when nobody stops it: at exit, and after Ctrl-C, which raises KeyboardInterrupt."""
     code = """
 import pathlib, sys

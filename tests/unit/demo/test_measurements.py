@@ -3,7 +3,7 @@
 from demo.measurements import WorkerMetrics
 
 
-def test_only_what_moved_is_shown_with_its_values() -> None:
+def test_changes_list_only_changed_counters() -> None:
     before = {'events_total{handler="retain"}': 0.0, "commits_total": 3.0}
     after = {'events_total{handler="retain"}': 17.0, "commits_total": 3.0, "new_total": 1.0}
 

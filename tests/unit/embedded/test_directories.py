@@ -9,7 +9,7 @@ from consumer.embedded import directories
 from consumer.embedded.directories import cache_directory, make_home, remove_home, unprivileged_account
 
 
-def test_a_plain_user_runs_everything_itself_in_its_own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_plain_user_has_no_other_account_and_its_own_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert unprivileged_account() is None
@@ -19,7 +19,7 @@ def test_a_plain_user_runs_everything_itself_in_its_own_cache(monkeypatch: pytes
     assert cache_directory() == tmp_path / ".cache" / "paperclip-memory"
 
 
-def test_root_runs_what_refuses_root_as_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_root_uses_the_account_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     account = unprivileged_account()
     assert account is not None
@@ -27,7 +27,7 @@ def test_root_runs_what_refuses_root_as_nobody(monkeypatch: pytest.MonkeyPatch) 
     assert account.name == "nobody"
 
 
-def test_homes_are_new_each_time_and_can_be_removed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_homes_are_unique_and_removable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(directories, "cache_directory", lambda: tmp_path)
     homes = [make_home("x", None) for _ in range(2)]
     assert homes[0] != homes[1]

@@ -17,9 +17,9 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 
-from consumer.kafka.unreadable import UnreadableRecord
 from consumer.stream.records import Partition, Record
 from consumer.stream.source import KafkaSource, SourceClosed, ask_each, check_offset_fetches, committed_at
+from consumer.stream.unreadable import UnreadableRecord
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 

@@ -13,8 +13,8 @@ from aiokafka.record.default_records import DefaultRecordBatchBuilder
 from aiokafka.record.legacy_records import LegacyRecordBatchBuilder
 from aiokafka.record.util import calc_crc32c
 
-from consumer.kafka import unreadable
-from consumer.kafka.unreadable import UnreadableRecord, skip_unreadable_records
+from consumer.stream import unreadable
+from consumer.stream.unreadable import UnreadableRecord, skip_unreadable_records
 
 TP = TopicPartition("t", 3)
 GOOD: list[tuple[str, bytes | None]] = [("name", b"1")]

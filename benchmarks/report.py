@@ -47,10 +47,19 @@ def _row(result: Result) -> str:
 
 def verdicts(results: Sequence[Result]) -> list[Verdict]:
     """The verdicts on every target that these medians cover."""
-    found: list[Verdict] = []
-    for judge in (_near_the_sender, _ahead_of_java, _cpu, _two_workers, _ahead_of_python, _recall, _scaling, _memory):
-        found += judge(results)
-    return found
+    collected: list[Verdict] = []
+    for evaluate in (
+        _near_the_sender,
+        _ahead_of_java,
+        _cpu,
+        _two_workers,
+        _ahead_of_python,
+        _recall,
+        _scaling,
+        _memory,
+    ):
+        collected += evaluate(results)
+    return collected
 
 
 def _pick(results: Sequence[Result], bench: str, system: str, workers: int = 1) -> Result | None:
@@ -92,15 +101,15 @@ def _two_workers(results: Sequence[Result]) -> list[Verdict]:
 
 
 def _ahead_of_python(results: Sequence[Result]) -> list[Verdict]:
-    found: list[Verdict] = []
+    collected: list[Verdict] = []
     for bench, slots in (("throughput", 64), ("density", 256)):
         peers = [result for result in results if result.bench == bench and result.system.startswith(PYTHON_PEERS)]
         best = max(peers, key=lambda result: result.events_per_second, default=None)
         for name in (FAST, DEFAULT):
-            found += _ratio(
+            collected += _ratio(
                 f"{slots} in flight, {name}: ahead of every Python peer", _pick(results, bench, name), best, 1.0
             )
-    return found
+    return collected
 
 
 def _recall(results: Sequence[Result]) -> list[Verdict]:
@@ -120,9 +129,9 @@ def _scaling(results: Sequence[Result]) -> list[Verdict]:
     one = _pick(results, "scaling", FAST)
     bars = ((2, 1.95), (4, 3.8))
     return [
-        each
+        verdict
         for workers, least in bars
-        for each in _ratio(
+        for verdict in _ratio(
             f"{workers} workers: at least {least} x one", _pick(results, "scaling", FAST, workers), one, least
         )
     ]

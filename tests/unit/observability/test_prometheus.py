@@ -12,6 +12,7 @@ from consumer.observability.prometheus import Metrics, result_of
 from consumer.observability.relay_gauges import RelayGauges, count_published
 from consumer.observability.tool_metrics import ToolMetrics
 from consumer.relay.hooks import Source
+from consumer.stream.records import Partition
 from consumer.stream.hooks import (
     AttemptOutcome,
     BreakerChanged,
@@ -55,7 +56,7 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str
 
 
 def test_every_counter_starts_at_zero(registry: CollectorRegistry, metrics: Metrics) -> None:
-    registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0})]))
+    registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0}, waiting={Partition("t", 0): 0.0})]))
     ToolMetrics(registry)
     count_published(registry, ["t"])
     registry.register(RelayGauges({Source.RUNS: "t"}, lambda _: 0.0, list))

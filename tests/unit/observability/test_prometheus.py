@@ -12,7 +12,6 @@ from consumer.observability.prometheus import Metrics, result_of
 from consumer.observability.relay_gauges import RelayGauges, count_published
 from consumer.observability.tool_metrics import ToolMetrics
 from consumer.relay.hooks import Source
-from consumer.stream.records import Partition
 from consumer.stream.hooks import (
     AttemptOutcome,
     BreakerChanged,
@@ -26,6 +25,7 @@ from consumer.stream.hooks import (
     RecordsExpired,
     Stalled,
 )
+from consumer.stream.records import Partition
 from tests.unit.exporter.samples import NOW, polled_hindsight, polled_kafka
 from tests.unit.observability.samples import attempt, lane, value
 

@@ -23,7 +23,7 @@ STARTED = 1000.0
         (lane(last_poll=1999.0, oldest_in_flight=600.0), True, "makes progress"),
         (lane(last_poll=1999.0, oldest_in_flight=601.0), False, "an attempt has been running for 601 s (limit 600 s)"),
         (
-            lane(last_poll=1.0, rebalancing=True, oldest_in_flight=601.0),
+            lane(last_poll=1939.0, rebalancing=True, oldest_in_flight=601.0),
             False,
             "an attempt has been running for 601 s (limit 600 s)",
         ),

@@ -46,8 +46,8 @@ def main() -> int:
         say(f"✗ {error}")
         return 1
     print(report.table(medians(results)))
-    for verdict in report.verdicts(medians(results)):
-        print(verdict.text)
+    for check in report.check_targets(medians(results)):
+        print(check.text)
     say(f"done; the machine's load is {process.load():.2f}")
     return 0
 

@@ -29,7 +29,7 @@ from consumer.embedded import hindsight as hindsight_server
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import ServerError
 from consumer.kafka.topic_reader import read_topic
-from demo.ours import Service
+from demo.services import Service
 from schemas.timestamps import parse_timestamp
 from tests.support import kafka_jvm
 from tests.support import paperclip as paperclip_server

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from benchmarks import events
 from consumer.embedded import packages
-from consumer.embedded.place import cache_dir, locked
-from consumer.embedded.supervise import Server, ServerError, free_port, listening
+from consumer.embedded.directories import cache_directory, exclusive_lock
+from consumer.embedded.supervise import ServerError, ServerProcess, free_port, listening
 from tests.support import kafka_jvm
 
 HERE = Path(__file__).parent
@@ -33,8 +33,8 @@ class Sink:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.retain_ms = retain
-        latencies = [str(each) for each in (retain, recall, paperclip)]
-        self.server = Server(
+        latencies = [str(latency) for latency in (retain, recall, paperclip)]
+        self.server = ServerProcess(
             step="starting the sink",
             command=[sys.executable, "-m", "benchmarks.sink", str(self.port), *latencies],
             ready=lambda: listening(self.port),
@@ -44,8 +44,8 @@ class Sink:
 
     def count(self) -> int:
         """Retains that arrived since the last `take`."""
-        found: int = json.loads(self._get("/count"))["count"]
-        return found
+        count: int = json.loads(self._get("/count"))["count"]
+        return count
 
     def take(self) -> tuple[Sequence[float], Sequence[int]]:
         """The arrival time and connection of each retain since the last call."""
@@ -117,8 +117,8 @@ def open_testbed(say: Say, *, quick: bool, records: int) -> Iterator[Testbed]:
 
 def _java(say: Say) -> str | None:
     """The classpath of the Java peer, fetched and compiled once."""
-    with locked("parallel-consumer"):
-        path = cache_dir() / "parallel-consumer"
+    with exclusive_lock("parallel-consumer"):
+        path = cache_directory() / "parallel-consumer"
         path.mkdir(exist_ok=True)
         log = path / "build.log"
         fetch = ["mvn", "--batch-mode", "--no-transfer-progress", "-f", str(JAVA / "pom.xml")]

@@ -35,10 +35,11 @@ class DeadLetterReason(StrEnum):
     """Why a record is a dead letter (closed set: a metric label)."""
 
     UNDECODABLE = "undecodable"  # not JSON, or not a JSON object
+    UNREADABLE = "unreadable"  # a corrupt batch, or a header name that is not UTF-8
     INVALID = "invalid"  # JSON, but not a valid event of its type
     REJECTED = "rejected"  # the upstream answered 400, 422 or another 3xx or 4xx
     TOO_LARGE = "too_large"  # the upstream answered 413, or with more than we read
-    FORBIDDEN = "forbidden"  # Paperclip answered 403: the key belongs to another company
+    FORBIDDEN = "forbidden"  # the upstream refuses only this record (Paperclip's 403, Hindsight's 401 to 403)
     ATTEMPTS_EXHAUSTED = "attempts_exhausted"  # `max_attempts` transient failures
     DEADLINE_EXCEEDED = "deadline_exceeded"  # still `NotYet` after `forget_deadline`
 

@@ -1,4 +1,4 @@
-"""The demo: a broker, a Hindsight, a stand-in for Paperclip and our worker, and the recording played through them."""
+"""The demo: plays the recording through a broker, a worker, Hindsight and a stand-in for Paperclip."""
 
 import shutil
 import signal
@@ -16,21 +16,25 @@ from consumer.embedded import hindsight as hindsight_server
 from consumer.embedded.broker import TansuBroker
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import ServerError, wait_until
-from demo import ours as commands
+from consumer.errors import ExitCode
 from demo import recording
-from demo.findings import Memories, Metrics
-from demo.ours import Service
-from demo.plays import LaterRun, Play, counts, later_run, play, topic
+from demo import services as commands
+from demo.kafka import publish, wait_for_recall
+from demo.measurements import HindsightContents, WorkerMetrics
+from demo.messages import LaterRun, Message, counts, later_run, to_message, topic
 from demo.screen import Screen, Step
+from demo.services import Service
 from demo.standin import StandIn, in_thread
-from demo.traffic import publish, recalled
 
-DEADLINE = 120.0  # seconds for the worker, and then for Hindsight, to be done with the recording
+DEADLINE = 120.0  # seconds for the worker, and then for Hindsight, to finish the recording
 
 
 def main() -> int:
-    """Run the demo; the exit code: 0, 1 when a step failed, 130 when it was interrupted."""
-    for number in (signal.SIGINT, signal.SIGTERM):  # SIGTERM as Ctrl-C; and SIGINT too where a script's `&` ignores it
+    """Run the demo; returns the exit code."""
+    for number in (
+        signal.SIGINT,
+        signal.SIGTERM,
+    ):  # SIGTERM acts as Ctrl-C; a script's `&` ignores SIGINT
         signal.signal(number, signal.default_int_handler)
     screen = Screen()
     logs = Path(tempfile.mkdtemp(prefix="paperclip-memory-demo-"))
@@ -41,18 +45,18 @@ def main() -> int:
             screen.heading("Stopping everything.")
     except ServerError as error:
         screen.text(f"\n✗ {error}\n\nAll logs: {logs}", style="red")
-        return 1
+        return ExitCode.FAILED
     except KeyboardInterrupt:
         screen.text("\nInterrupted; everything that was started has been stopped.")
         shutil.rmtree(logs)
-        return 130
+        return ExitCode.INTERRUPTED
     shutil.rmtree(logs)
     screen.text(f"Done in {time.monotonic() - started:.0f} s.")
     return 0
 
 
 class Demo:
-    """One demo; what it starts is pushed on the stack.
+    """One run of the demo; the stack ends what it starts.
 
     Args:
         logs: an empty directory for the servers' logs.
@@ -65,7 +69,7 @@ class Demo:
         self._events = recording.events()
 
     def run(self) -> None:
-        """All steps in order; raises `ServerError` from the one that failed."""
+        """Run all steps in order. Raises `ServerError` from the one that fails."""
         broker, hindsight, standin = self._services()
         settings = {
             "KAFKA_BOOTSTRAP_SERVERS": broker.bootstrap_servers,
@@ -75,7 +79,7 @@ class Demo:
             "LOG_FORMAT": "console",
         }
         worker = self._worker(settings)
-        metrics, memories = Metrics(worker.url), Memories(hindsight.url)
+        metrics, memories = WorkerMetrics(worker.url), HindsightContents(hindsight.url)
         before = metrics.read()
 
         self._play_recording(broker, worker, metrics)
@@ -84,10 +88,9 @@ class Demo:
         standin.runs[later.run["id"]] = later.run
         self._play_later_run(broker, worker, later)
 
-        self._screen.heading("The worker's metrics that moved")
-        moved = metrics.moved(before, metrics.read())
-        self._screen.table(["counter", "before", "now"], moved)
-        self._say_how_to_go_on(settings)
+        self._screen.heading("The worker's metrics that changed")
+        self._screen.table(["counter", "before", "now"], metrics.changes(before, metrics.read()))
+        self._print_next_steps(settings)
 
     def _services(self) -> tuple[TansuBroker, Hindsight, StandIn]:
         screen = self._screen
@@ -107,7 +110,7 @@ class Demo:
         return broker, hindsight, standin
 
     def _worker(self, settings: Mapping[str, str]) -> Service:
-        self._screen.heading("Our part, as its users start it")
+        self._screen.heading("paperclip-memory, as its users start it")
         with self._step("paperclip-memory topics"):
             commands.run("creating the topics", ["topics"], settings, self._logs / "topics.log")
         with self._step("paperclip-memory worker") as step:
@@ -115,37 +118,37 @@ class Demo:
             step.result = f"{worker.url}/metrics"
         return worker
 
-    def _play_recording(self, broker: TansuBroker, worker: Service, metrics: Metrics) -> None:
+    def _play_recording(self, broker: TansuBroker, worker: Service, metrics: WorkerMetrics) -> None:
         screen = self._screen
         screen.heading(f"A recording of a real Paperclip: {len(self._events)} events")
         screen.table(["event", "times"], [(kind, str(number)) for kind, number in counts(self._events)])
         with self._step("Publish them to Kafka"):
-            publish(broker.bootstrap_servers, [play(event) for event in self._events])
+            publish(broker.bootstrap_servers, [to_message(event) for event in self._events])
         with self._step("The worker handles them") as step:
             total = len(self._events)
             self._wait(worker, step, "events handled", lambda: (metrics.handled(), total))
             step.result = f"{total} events"
 
-    def _show_memories(self, worker: Service, memories: Memories) -> None:
-        with self._step("Hindsight digests what was retained") as step:
+    def _show_memories(self, worker: Service, memories: HindsightContents) -> None:
+        with self._step("Hindsight processes the retained comments") as step:
             self._wait(worker, step, "operations done", memories.progress)
-            found = memories.by_agent()
-            step.result = f"{sum(len(each.texts) for each in found)} documents"
-        if not any(each.texts for each in found):
+            agents = memories.by_agent()
+            step.result = f"{sum(len(agent.texts) for agent in agents)} documents"
+        if not any(agent.texts for agent in agents):
             raise ServerError("finding the memories", "no document was stored", log=self._logs / "worker.log")
-        self._screen.heading("Memories stored: one bank for each agent, one document for each comment that is there")
-        for each in found:
-            self._screen.text(f"  {each.agent}: {len(each.texts)} documents in {each.bank}")
-            self._show(each.texts)
+        self._screen.heading("Memories stored: one bank for each agent, one document for each existing comment")
+        for agent in agents:
+            self._screen.text(f"  {agent.agent}: {len(agent.texts)} documents in {agent.bank}")
+            self._show(agent.texts)
         deleted = [comment for comment in recording.comments() if comment["deletedAt"]]
-        self._screen.text(f"  Not stored: {len(deleted)} comment that was deleted since it was announced.")
+        self._screen.text(f"  Not stored: {len(deleted)} comment that was deleted after its event.")
 
     def _play_later_run(self, broker: TansuBroker, worker: Service, later: LaterRun) -> None:
         run_id = later.run["id"]
-        self._screen.heading("A later run: the agent is asked about the same issue again")
+        self._screen.heading("A later run: the agent works on the same issue again")
         with self._step("Publish agent.run.started, and wait for its recall") as step:
-            publish(broker.bootstrap_servers, [Play(topic("agent_runs"), run_id, later.event)])
-            record = recalled(broker.bootstrap_servers, topic("recalls"), run_id, deadline=30)
+            publish(broker.bootstrap_servers, [Message(topic("agent_runs"), run_id, later.event)])
+            record = wait_for_recall(broker.bootstrap_servers, topic("recalls"), run_id, deadline=30)
             worker.server.check()
             if record is None or not record.memories:
                 why = "no record on the recalls topic" if record is None else f"the recall's status is {record.status}"
@@ -159,32 +162,32 @@ class Demo:
             cut = text if len(text) <= width else f"{text[:width]}…"
             self._screen.text(f"    - {cut}{f' ({times} times)' if times > 1 else ''}")
 
-    def _say_how_to_go_on(self, settings: Mapping[str, str]) -> None:
-        self._screen.heading("To look further, with your own Kafka, Hindsight and Paperclip")
+    def _print_next_steps(self, settings: Mapping[str, str]) -> None:
+        self._screen.heading("Next steps, with your own Kafka, Hindsight and Paperclip")
         for name in ("KAFKA_BOOTSTRAP_SERVERS", "HINDSIGHT_API_URL", "PAPERCLIP_API_URL"):
             self._screen.text(f"  export {commands.PREFIX}{name}=…  # here: {settings[name]}")
-        for line, what in (
-            ("check", "are the settings right, does everything answer?"),
+        for command, meaning in (
+            ("check", "check the settings and probe the services"),
             ("topics", "create the topics"),
-            ("worker", "what has just run; its /metrics are on port 9464"),
-            ("settings", "all settings"),
+            ("worker", "run the worker; its /metrics are on port 9464"),
+            ("settings", "list all settings"),
         ):
-            self._screen.text(f"  paperclip-memory {line:<10} # {what}")
+            self._screen.text(f"  paperclip-memory {command:<10} # {meaning}")
 
-    def _wait(self, worker: Service, step: Step, what: str, look: Callable[[], tuple[int, int]]) -> None:
-        """Wait until the first number that `look` gives has reached the second."""
+    def _wait(self, worker: Service, step: Step, unit: str, look: Callable[[], tuple[int, int]]) -> None:
+        """Wait until the first number that `look` returns has reached the second."""
         last = (0, 0)
 
         def done() -> bool:
             nonlocal last
             worker.server.check()
             last = look()
-            step(f"{last[0]} of {last[1]} {what}")
+            step(f"{last[0]} of {last[1]} {unit}")
             return last[0] >= last[1]
 
         if not wait_until(done, DEADLINE):
             raise ServerError(
-                step.title, f"{last[0]} of {last[1]} {what} after {DEADLINE:.0f} s", log=self._logs / "worker.log"
+                step.title, f"{last[0]} of {last[1]} {unit} after {DEADLINE:.0f} s", log=self._logs / "worker.log"
             )
 
     @contextmanager

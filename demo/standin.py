@@ -1,7 +1,7 @@
-"""A small stand-in for Paperclip's REST API: it serves the recording, and what is added to it.
+"""A stand-in for Paperclip's REST API that serves the recording and objects that are added to it.
 
-It answers as the real server does where that matters: 404 with a reason for what is missing, 500 for an id that is no
-UUID, and, when it has a key, 404 for its objects and 401 for the rest to a caller without it.
+It answers as the real server does where it matters: 404 with a reason for a missing object, 500 for an id that is not a
+UUID, and, if it has a key, 404 for objects and 401 for everything else to callers without the key.
 """
 
 import asyncio
@@ -22,10 +22,10 @@ MAX_COMMENTS = 500
 
 
 class StandIn:
-    """The stand-in; use it as an async context manager. What it serves may be changed while it runs.
+    """An async context manager. The served objects can be changed while it runs.
 
     Args:
-        key: the bearer key that it demands; None: none is needed. It may be changed too.
+        key: the required bearer key; None: no key is required.
 
     Attributes:
         url: its base URL.
@@ -79,8 +79,8 @@ class StandIn:
 
     @web.middleware
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization")
-        if self.key is not None and request.path != "/api/health" and given != f"Bearer {self.key}":
+        authorization = request.headers.get("Authorization")
+        if self.key is not None and request.path != "/api/health" and authorization != f"Bearer {self.key}":
             return _hidden(request.path)
         return await handler(request)
 
@@ -103,7 +103,7 @@ class StandIn:
         return web.json_response([agent for agent in self.agents.values() if agent["companyId"] == company])
 
     async def _issue(self, request: web.Request) -> web.Response:
-        return _found(self.issues.get(request.match_info["id"]), "Issue")
+        return _response(self.issues.get(request.match_info["id"]), "Issue")
 
     async def _issue_comments(self, request: web.Request) -> web.Response:
         issue = request.match_info["id"]
@@ -124,10 +124,10 @@ class StandIn:
         if issue not in self.issues:
             return _error(404, "Issue not found")
         comment = self.comments.get(request.match_info["comment"])
-        return _found(comment if comment and comment["issueId"] == issue else None, "Comment")
+        return _response(comment if comment and comment["issueId"] == issue else None, "Comment")
 
     async def _run(self, request: web.Request) -> web.Response:
-        return _found(self.runs.get(request.match_info["id"]), "Heartbeat run")
+        return _response(self.runs.get(request.match_info["id"]), "Heartbeat run")
 
 
 @web.middleware
@@ -141,12 +141,12 @@ def _by_id(rows: list[Json]) -> dict[str, Json]:
     return {row["id"]: row for row in rows}
 
 
-def _found(row: Any, what: str) -> web.Response:
-    return _error(404, f"{what} not found") if row is None else web.json_response(row)
+def _response(row: Any, kind: str) -> web.Response:
+    return _error(404, f"{kind} not found") if row is None else web.json_response(row)
 
 
 def _hidden(path: str) -> web.Response:
-    """The real server's answer to a wrong or expired key: it shows such a caller no issue and no run."""
+    """The real server's answer to a wrong or expired key: issues and runs seem not to exist."""
     kinds = {"issues": "Issue", "heartbeat-runs": "Heartbeat run"}
     kind = kinds.get(path.split("/")[2] if path.count("/") >= 2 else "")
     return _error(404, f"{kind} not found") if kind else _error(401, "Unauthorized")
@@ -158,7 +158,7 @@ def _error(status: int, message: str) -> web.Response:
 
 @contextmanager
 def in_thread(standin: StandIn) -> Iterator[StandIn]:
-    """Serve from a thread of its own, for callers without an event loop."""
+    """Serve from a separate thread, for callers without an event loop."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever, daemon=True)
     thread.start()

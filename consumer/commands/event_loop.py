@@ -1,4 +1,4 @@
-"""Which event loop a process runs on."""
+"""Chooses the event loop of a process."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -10,10 +10,10 @@ T = TypeVar("T")
 
 
 def run(backend: HttpBackend, main: Coroutine[Any, Any, T]) -> T:
-    """Run a process: on asyncio's own loop, or with the backend `pyreqwest` on uvloop, which the extra `fast` brings.
+    """Run a process on asyncio's own loop; with the backend `pyreqwest` on uvloop, which the extra `fast` installs.
 
-    pyreqwest wakes the loop from a thread of its own for each reply. uvloop takes several of those at once, which saves
-    a third of what a request costs.
+    pyreqwest wakes the loop from its own thread for each response. uvloop handles several wake-ups at once, which saves
+    a third of a request's CPU time.
     """
     if backend is HttpBackend.PYREQWEST:
         import uvloop  # noqa: PLC0415 - only there with the extra

@@ -1,4 +1,4 @@
-"""Shows how far a command has come, on standard error, so that its output stays clean."""
+"""Shows a command's progress on standard error, so that standard output stays clean."""
 
 import sys
 import time
@@ -10,14 +10,14 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemaini
 from rich.progress import Progress as Bar
 
 Progress = Callable[[int, int], None]
-"""Takes how much is done, and of how much."""
-SAID_EVERY = 5.0
-"""Seconds between two lines of progress where there is no terminal."""
+"""Called with the amount done and the total."""
+LINE_INTERVAL = 5.0
+"""Seconds between lines of progress without a terminal."""
 
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[Progress]:
-    """A bar with the time that is left on a terminal, else a line now and then."""
+    """A progress bar with the remaining time on a terminal, else a line from time to time."""
     console = Console(stderr=True)
     if not console.is_terminal:
         yield _lines(title)
@@ -29,13 +29,13 @@ def progress_bar(title: str) -> Iterator[Progress]:
 
 
 def _lines(title: str) -> Progress:
-    started = said = time.monotonic()
+    started = printed = time.monotonic()
 
     def progress(done: int, total: int) -> None:
-        nonlocal said
+        nonlocal printed
         now = time.monotonic()
-        if now - said >= SAID_EVERY and done:
-            said = now
+        if now - printed >= LINE_INTERVAL and done:
+            printed = now
             left = (now - started) / done * (total - done)
             sys.stderr.write(f"{title}: {done} of {total}, {left:.0f} s left\n")
 

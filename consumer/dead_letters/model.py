@@ -9,6 +9,7 @@ import json
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 
+from consumer.errors import DeadLetterReason
 from consumer.stream.dead_letter_writer import HEADER
 from consumer.stream.records import Headers, Record
 from schemas.codec import decode
@@ -153,6 +154,8 @@ def redrive_blocker(letter: DeadLetter, sources: Collection[str]) -> str | None:
     Args:
         sources: the topics that lanes read and that exist.
     """
+    if letter.reason == DeadLetterReason.UNREADABLE:
+        return "the Kafka client could not read its record: publish the event anew"
     if letter.truncated_from is not None:
         lost = letter.truncated_from - letter.size
         return f"the last {lost} of its {letter.truncated_from} bytes were cut off to fit: publish the event anew"

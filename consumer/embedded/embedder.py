@@ -1,6 +1,6 @@
-"""A small embedding server, for a Hindsight without a model: two texts are as near as the words they share.
+"""A small embedding server for a Hindsight without a model: texts are similar if they share words.
 
-It speaks what Hindsight asks of a text-embeddings-inference server: `GET /info` and `POST /embed {"inputs": [...]}`.
+It implements the part of text-embeddings-inference that Hindsight uses: `GET /info`, `POST /embed`.
 Run it with a port: `python -m consumer.embedded.embedder 8081`.
 """
 
@@ -15,7 +15,7 @@ DIMENSIONS = 384
 
 
 def embed(text: str) -> list[float]:
-    """A unit vector of the words in a text, each hashed to one dimension; of no word, the first axis."""
+    """The unit vector of a text's words, each hashed to a dimension; the first axis for a text without words."""
     vector = [0.0] * DIMENSIONS
     for word in re.findall(r"\w+", text.lower()):
         vector[int.from_bytes(blake2b(word.encode(), digest_size=4).digest()) % DIMENSIONS] += 1.0
@@ -31,7 +31,7 @@ class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_GET(self) -> None:
-        """`/info`: what the model is."""
+        """`/info`: the model."""
         self._answer({"model_id": "words-hashed", "max_input_length": 8192})
 
     def do_POST(self) -> None:
@@ -40,7 +40,7 @@ class Handler(BaseHTTPRequestHandler):
         self._answer([embed(text) for text in ([inputs] if isinstance(inputs, str) else inputs)])
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 - the base class's name
-        """Say nothing."""
+        """Log nothing."""
 
     def _answer(self, body: object) -> None:
         data = json.dumps(body).encode()
@@ -52,7 +52,7 @@ class Handler(BaseHTTPRequestHandler):
 
 
 def main() -> None:
-    """Serve on 127.0.0.1 until ended."""
+    """Serve on 127.0.0.1 until the process ends."""
     ThreadingHTTPServer(("127.0.0.1", int(sys.argv[1])), Handler).serve_forever()
 
 

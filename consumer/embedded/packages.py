@@ -1,4 +1,4 @@
-"""Install a program's Python packages into an environment of its own, under the cache directory, pinned by hashes."""
+"""Installs hash-pinned Python packages of a program into its own environment in the cache directory."""
 
 import hashlib
 import importlib.util
@@ -9,34 +9,34 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from consumer.embedded.place import Account, cache_dir, locked
+from consumer.embedded.directories import Account, cache_directory, exclusive_lock
 from consumer.embedded.supervise import ServerError
 
 Progress = Callable[[str], None]
-"""Takes one line that says what goes on now."""
+"""Called with one line about the current step."""
 
 STAMP = "complete"
 
 
 def environment(name: str, requirements: Path, account: Account | None, progress: Progress) -> Path:
-    """The virtual environment that holds these requirements; made if it is not there yet.
+    """The virtual environment with these requirements; created if it does not exist.
 
     Args:
-        account: who must be able to use it.
-        progress: gets each line that the installer prints.
+        account: the account that must be able to use it.
+        progress: called with each line that the installer prints.
 
     Raises:
-        ServerError: no Python that the account can run, or the installer failed (with its output's end).
+        ServerError: no Python that the account can run, or the installer failed.
     """
     step = f"installing {name}"
-    with locked(name):
+    with exclusive_lock(name):
         python = _python_for(account, step)
         digest = hashlib.sha256(requirements.read_bytes() + python.encode()).hexdigest()[:12]
-        path = cache_dir() / f"{name}-{digest}"
+        path = cache_directory() / f"{name}-{digest}"
         if (path / STAMP).exists():
             return path
         shutil.rmtree(path, ignore_errors=True)
-        log = cache_dir() / f"{name}-install.log"
+        log = cache_directory() / f"{name}-install.log"
         log.write_bytes(b"")
         for command in _commands(python, path, requirements, step):
             _run(step, command, log, progress)
@@ -53,7 +53,7 @@ def _commands(python: str, path: Path, requirements: Path, step: str) -> Sequenc
     if importlib.util.find_spec("pip") is not None:
         pip = [sys.executable, "-m", "pip", "--python", target, "install", "--no-input", "--no-compile"]
         return make, [*pip, *pinned]
-    raise ServerError(step, "neither uv nor pip is there: python3 -m ensurepip, or apt-get install python3-pip")
+    raise ServerError(step, "neither uv nor pip is installed: python3 -m ensurepip, or apt-get install python3-pip")
 
 
 def _run(step: str, command: list[str], log: Path, progress: Progress) -> None:
@@ -72,7 +72,7 @@ def _run(step: str, command: list[str], log: Path, progress: Progress) -> None:
 
 
 def _python_for(account: Account | None, step: str) -> str:
-    """A Python of at least our own minimum that the account can run."""
+    """A Python of a supported version that the account can run."""
     base = str(Path(sys.executable).resolve())
     if account is None:
         return base
@@ -81,7 +81,7 @@ def _python_for(account: Account | None, step: str) -> str:
             return candidate
     raise ServerError(
         step,
-        f"PostgreSQL does not run as root, and no Python 3.11 or newer is there that {account.name} can run; "
+        f"PostgreSQL does not run as root, and {account.name} can run no Python 3.11 or newer; "
         "install one for all users (apt-get install python3), or run this as a plain user",
     )
 
@@ -89,8 +89,8 @@ def _python_for(account: Account | None, step: str) -> str:
 def _on_path() -> Iterator[str]:
     for directory in dict.fromkeys([*os.environ.get("PATH", "").split(os.pathsep), *os.defpath.split(os.pathsep)]):
         for name in ("python3", "python3.14", "python3.13", "python3.12", "python3.11"):
-            if found := shutil.which(name, path=directory):
-                yield str(Path(found).resolve())
+            if python := shutil.which(name, path=directory):
+                yield str(Path(python).resolve())
 
 
 def _runs(python: str, account: Account) -> bool:

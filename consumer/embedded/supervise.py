@@ -1,7 +1,7 @@
-"""Start a server as a child process, wait until it serves, and end it with all its children.
+"""Starts a server as a child process, waits until it is ready, and stops it with all its children.
 
-A child leads its own session: Ctrl-C reaches only us, and one signal to its group ends it whole. What is still running
-when this process exits is ended then.
+A child leads its own session: Ctrl-C reaches only this process, and one signal to the group reaches all its children.
+Servers that still run when this process exits are stopped.
 """
 
 import atexit
@@ -19,17 +19,17 @@ from pathlib import Path
 from typing import NoReturn
 from urllib.parse import urlsplit
 
-from consumer.embedded.place import Account
+from consumer.embedded.directories import Account
 
-POLL = 0.05  # seconds between two looks at a condition
+POLL = 0.05  # seconds between two checks of a condition
 
 
 class ServerError(Exception):
     """A server could not be started, or ended by itself.
 
     Args:
-        step: what was being done, for people.
-        why: what happened instead.
+        step: the step that failed ("starting Hindsight").
+        why: the reason.
         command: the command line; empty if none was run.
         log: the file that holds its output.
     """
@@ -45,7 +45,7 @@ class ServerError(Exception):
 
 
 def tail(log: Path, lines: int = 30) -> list[str]:
-    """The last lines of a log; empty if it is not there."""
+    """The last lines of a log; none if it does not exist."""
     try:
         return log.read_text("utf-8", "replace").splitlines()[-lines:]
     except FileNotFoundError:
@@ -53,7 +53,7 @@ def tail(log: Path, lines: int = 30) -> list[str]:
 
 
 def free_port() -> int:
-    """A TCP port of 127.0.0.1 that nobody listens on now."""
+    """A free TCP port of 127.0.0.1."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
@@ -61,14 +61,14 @@ def free_port() -> int:
 
 
 def listening(port: int) -> bool:
-    """Whether somebody accepts connections on this port of 127.0.0.1."""
+    """Whether this port of 127.0.0.1 accepts connections."""
     with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1):
         return True
     return False
 
 
 def answers(url: str, timeout: float = 2.0) -> bool:
-    """Whether a GET of this http URL is answered with 200."""
+    """Whether a GET of this http URL returns 200."""
     parts = urlsplit(url)
     connection = http.client.HTTPConnection(parts.hostname or "127.0.0.1", parts.port, timeout=timeout)
     try:
@@ -81,7 +81,7 @@ def answers(url: str, timeout: float = 2.0) -> bool:
 
 
 def wait_until(condition: Callable[[], bool], deadline: float) -> bool:
-    """Whether the condition came true within `deadline` seconds."""
+    """Wait up to `deadline` seconds for a condition; returns whether it became true."""
     end = time.monotonic() + deadline
     while not condition():
         if time.monotonic() > end:
@@ -91,7 +91,7 @@ def wait_until(condition: Callable[[], bool], deadline: float) -> bool:
 
 
 def alive(pid: int) -> bool:
-    """Whether a process of this id runs (a zombie does not)."""
+    """Whether a process of this id runs; a zombie does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
@@ -109,18 +109,18 @@ def alive(pid: int) -> bool:
 
 
 @dataclass(slots=True)
-class Server:
-    """One server process, which can be started again after it was stopped.
+class ServerProcess:
+    """A server process that can be started again after it was stopped.
 
     Attributes:
-        step: what starting it means, for people ("starting Hindsight").
-        ready: whether it serves.
+        step: names the start in errors ("starting Hindsight").
+        ready: whether it is ready.
         log: its output is appended here.
-        env: its whole environment; None passes ours on.
-        account: whom it runs as; None is us.
+        env: its complete environment; None inherits ours.
+        account: the account that it runs as; None: ours.
         deadline: seconds from its start until it must be ready.
         grace: seconds from SIGTERM to SIGKILL.
-        reap: ends what has left the process group (a daemon of the server's own); called after each end.
+        reap: ends processes that have left the group, such as a daemon; called after each stop.
     """
 
     step: str
@@ -141,16 +141,16 @@ class Server:
 
     @property
     def pid(self) -> int:
-        """The process id, which is also its group's. Raises `ServerError` if it was not started."""
+        """The process id, also that of its group. Raises `ServerError` if it was not started."""
         if self._child is None:
             raise ServerError(self.step, "not started")
         return self._child.pid
 
     def start(self) -> None:
-        """Start it and return when it serves.
+        """Start it and return when it is ready.
 
         Raises:
-            ServerError: it could not be started, ended, or was not ready in time; it is ended then.
+            ServerError: it could not be started, ended, or was not ready in time; it no longer runs.
         """
         self._spawn()
         try:
@@ -159,20 +159,20 @@ class Server:
             if not in_time:
                 self._fail(f"not ready after {self.deadline:.0f} s")
         except BaseException:
-            self.kill()  # it serves nobody yet, and may not heed SIGTERM while it starts
+            self.kill()  # it may ignore SIGTERM while it starts
             raise
 
     def check(self) -> None:
-        """Raise `ServerError` if it has ended by itself."""
+        """Raise `ServerError` if it has ended."""
         if not self.running:
             self._fail(f"ended with {self._ending()}")
 
     def stop(self) -> None:
-        """End it and its children: SIGTERM, then SIGKILL after the grace. Does nothing when it was ended before."""
+        """Stop it and its children: SIGTERM, then SIGKILL after the grace. Does nothing if it does not run."""
         self._end(self.grace)
 
     def kill(self) -> None:
-        """End it and its children at once, as a crash does."""
+        """Kill it and its children, as in a crash."""
         self._end(0)
 
     def _fail(self, why: str, cause: Exception | None = None) -> NoReturn:
@@ -221,7 +221,7 @@ class Server:
         _started.remove(self)
 
 
-_started: list[Server] = []
+_started: list[ServerProcess] = []
 
 
 @atexit.register
@@ -240,6 +240,6 @@ def _group_alive(group: int) -> bool:
         os.killpg(group, 0)
     except ProcessLookupError:
         return False
-    except PermissionError:  # macOS says so of a group of zombies
+    except PermissionError:  # macOS raises this for a group of zombies
         return False
     return True

@@ -182,14 +182,19 @@ class HindsightClient:
         """Return the version of the API, for example `1.1.0`."""
         return await self._probe(HindsightOperation.VERSION, "/version", lambda value: str(value["api_version"]))
 
-    async def authenticate(self) -> None:
-        """Return if our key is accepted, by a request for a bank that does not exist.
+    async def authenticate(self) -> bool:
+        """Ask for a bank that does not exist. False if the key may not see that bank (403), which proves it neither
+        good nor bad: it may be limited to some banks.
 
         Raises:
             UpstreamDown: with kind `refused`, if the key is not accepted.
         """
-        path, timeout = _bank_path(_PROBE_BANK, "stats"), self._probe_timeout
-        await self._request(HindsightOperation.AUTHENTICATE, "GET", path, Stats.model_validate, timeout=timeout)
+        operation, path = HindsightOperation.AUTHENTICATE, _bank_path(_PROBE_BANK, "stats")
+        response = await self._rest.call(operation, "GET", path, accept=(403, 404), timeout=self._probe_timeout)
+        if response.status == 403:
+            return False
+        self._read_found(response, operation, Stats.model_validate)
+        return True
 
     async def metrics(self) -> str | None:
         """Return Hindsight's `/metrics` in Prometheus's text format; None if it does not serve them to us."""

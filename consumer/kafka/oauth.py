@@ -14,25 +14,25 @@ from aiokafka.abc import AbstractTokenProvider
 from aiokafka.errors import KafkaConnectionError
 from pydantic import SecretStr
 
-from consumer.http.backends import open_transport
+from consumer.http import backends
 from consumer.http.transport import Request, Response, Transport, TransportError
 from consumer.settings.model import Settings
 
 OpenTransport = Callable[[], AbstractAsyncContextManager[Transport]]
 
-NONE_TO_BE_HAD = "no token"
-"""How an error begins that says why there is none."""
-_LIFETIME = 300.0  # seconds, when the server does not say
-_SHARE = 0.8  # of a lifetime, after which a token is too old for a new connection
+NO_TOKEN = "no token"  # noqa: S105 - a message
+"""How the error message begins when no token was received."""
+_LIFETIME = 300.0  # seconds, if the server does not say
+_SHARE = 0.8  # of its lifetime; an older token is not used for a new connection
 
 
 class ClientCredentials(AbstractTokenProvider):
-    """Gives aiokafka a token for each new connection; one token serves until most of its lifetime is over.
+    """Provides aiokafka with a token for each new connection. A token is reused for most of its lifetime.
 
     Args:
-        open_send: opens a sender, for one request; tokens are rare.
+        open_transport: opens a transport for one request, since tokens are requested rarely.
         timeout: seconds for the request.
-        now: seconds on a clock that never goes back.
+        now: seconds of a monotonic clock.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class ClientCredentials(AbstractTokenProvider):
         client_secret: str,
         scope: str | None,
         *,
-        open_send: OpenTransport,
+        open_transport: OpenTransport,
         timeout: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -59,60 +59,60 @@ class ClientCredentials(AbstractTokenProvider):
             urlencode(form).encode(),
             timeout,
         )
-        self._open_send = open_send
+        self._open_transport = open_transport
         self._now = now
         self._lock = asyncio.Lock()
         self._token = ""
-        self._old_at = float("-inf")
+        self._renew_at = float("-inf")
 
     @classmethod
     def of(cls, settings: Settings) -> Self:
-        """As the settings ask; they are checked to hold all of it when the mechanism is OAUTHBEARER."""
+        """From the settings, which are complete when the mechanism is OAUTHBEARER."""
         return cls(
             cast("str", settings.kafka_oauth_token_url),
             cast("str", settings.kafka_oauth_client_id),
             cast("SecretStr", settings.kafka_oauth_client_secret).get_secret_value(),
             settings.kafka_oauth_scope,
-            open_send=partial(open_transport, settings.http_backend, 1),
+            open_transport=partial(backends.open_transport, settings.http_backend, 1),
             timeout=settings.health_timeout,
         )
 
     async def token(self) -> str:
-        """A token that is good for a while.
+        """Return a valid token.
 
         Raises:
-            KafkaConnectionError: there is none now; aiokafka tries again with its next connection.
+            KafkaConnectionError: no token was received; aiokafka retries with its next connection.
         """
         async with self._lock:
-            if self._now() >= self._old_at:
+            if self._now() >= self._renew_at:
                 self._token, lifetime = await self._fetch()
-                self._old_at = self._now() + _SHARE * lifetime
+                self._renew_at = self._now() + _SHARE * lifetime
             return self._token
 
     async def _fetch(self) -> tuple[str, float]:
         try:
-            async with self._open_send() as send:
-                reply = await send(self._request)
+            async with self._open_transport() as send:
+                response = await send(self._request)
         except TransportError as error:
             raise KafkaConnectionError(
-                f"{NONE_TO_BE_HAD} from {self._request.url}: {str(error) or type(error).__name__}"
+                f"{NO_TOKEN} from {self._request.url}: {str(error) or type(error).__name__}"
             ) from error
         try:
-            return _token(reply)
+            return _token(response)
         except ValueError as error:
-            raise KafkaConnectionError(f"{NONE_TO_BE_HAD} from {self._request.url}: {error}") from None
+            raise KafkaConnectionError(f"{NO_TOKEN} from {self._request.url}: {error}") from None
 
 
-def _token(reply: Response) -> tuple[str, float]:
-    """Token and lifetime in seconds. What the server says besides is not shown: it may repeat our secret."""
-    if reply.status != 200:
-        raise ValueError(f"status {reply.status}")
+def _token(response: Response) -> tuple[str, float]:
+    """Token and lifetime in seconds. Errors do not quote the response: it can repeat the secret."""
+    if response.status != 200:
+        raise ValueError(f"status {response.status}")
     try:
-        answer = json.loads(reply.body)
+        answer = json.loads(response.body)
     except ValueError:
-        raise ValueError("the reply is no JSON") from None
+        raise ValueError("the response is not JSON") from None
     token = answer.get("access_token") if isinstance(answer, dict) else None
     if not isinstance(token, str) or not token:
-        raise ValueError("the reply has no access_token")
+        raise ValueError("the response has no access_token")
     lifetime = answer.get("expires_in")
     return token, float(lifetime) if isinstance(lifetime, (int, float)) else _LIFETIME

@@ -1,4 +1,4 @@
-"""Kafka clients as the settings ask for them: the options that all share, and those of consumers and producers."""
+"""Makes Kafka clients from the settings."""
 
 import logging
 import ssl
@@ -11,21 +11,22 @@ from aiokafka.coordinator.assignors.range import RangePartitionAssignor
 from aiokafka.errors import KafkaError
 
 from consumer.errors import DownKind, SettingsError, Upstream, UpstreamDown
-from consumer.kafka.oauth import NONE_TO_BE_HAD, ClientCredentials
+from consumer.kafka.oauth import NO_TOKEN, ClientCredentials
 from consumer.settings.model import Settings
 from consumer.settings.types import SaslMechanism, label
+from consumer.stream.unreadable import skip_unreadable_records
 
 REQUEST_TIMEOUT = 10.0
-"""Seconds that a producer tries: what is not acknowledged by then is not sent later, behind the caller's back."""
+"""Seconds after which a producer gives up on a record, so that it is not sent after the caller has failed."""
 MAX_REQUEST_SIZE = 16 * 1024 * 1024
-"""Bytes; far over Kafka's default limit of a record, so that the topic's limit decides what is too large."""
+"""Bytes; far over Kafka's default limit, so that the topic's limit decides."""
 
 
 def client_options(settings: Settings) -> dict[str, Any]:
-    """Keyword arguments of every aiokafka client: where the brokers are, and how to prove who we are.
+    """Keyword arguments of every aiokafka client: brokers and authentication.
 
     Raises:
-        SettingsError: a TLS file holds nothing that can be used.
+        SettingsError: a TLS file cannot be used.
     """
     options: dict[str, Any] = {
         "bootstrap_servers": settings.kafka_bootstrap_servers,
@@ -45,12 +46,13 @@ def client_options(settings: Settings) -> dict[str, Any]:
 
 
 def consumer_options(settings: Settings) -> dict[str, Any]:
-    """`client_options` of a consumer: with the rack, so that it may read from a replica nearby (KIP-392)."""
+    """`client_options` with the rack, so that the consumer can read from a nearby replica (KIP-392)."""
+    skip_unreadable_records()
     return {**client_options(settings), "client_rack": settings.kafka_rack}
 
 
 def groupless_consumer(settings: Settings, *topics: str) -> AIOKafkaConsumer:
-    """A consumer without a group, not started, that reads from the start: these topics, or what it will be assigned."""
+    """A consumer without a group, not started. It reads topics or assigned partitions from their start."""
     return AIOKafkaConsumer(
         *topics, **consumer_options(settings), enable_auto_commit=False, auto_offset_reset="earliest"
     )
@@ -76,9 +78,9 @@ def lane_consumer(settings: Settings, group: str) -> AIOKafkaConsumer:
 
 
 def producer(settings: Settings) -> AIOKafkaProducer:
-    """A producer, not started: a record counts when all in-sync replicas have it. Keys and values are bytes.
+    """A producer, not started. All in-sync replicas must acknowledge a record. Keys and values are bytes.
 
-    It waits for no company (`linger_ms` 0): a recall must be out at once, and what comes while a request is out makes
+    No batching delay (`linger_ms=0`): a recall must be published at once, and records that arrive during a request form
     the next batch anyway.
     """
     return AIOKafkaProducer(
@@ -92,10 +94,10 @@ def producer(settings: Settings) -> AIOKafkaProducer:
 
 @contextmanager
 def translate_kafka_errors(settings: Settings) -> Iterator[None]:
-    """Turn what aiokafka raises within into words.
+    """Translate aiokafka's errors to `UpstreamDown`.
 
     Raises:
-        UpstreamDown: Kafka cannot be reached, or does not take us for who we are.
+        UpstreamDown: Kafka cannot be reached, or refuses our credentials.
     """
     reason = _LastWarning()
     log = logging.getLogger("aiokafka")
@@ -104,8 +106,8 @@ def translate_kafka_errors(settings: Settings) -> Iterator[None]:
         yield
     except (KafkaError, OSError, TimeoutError) as error:
         why = reason.text or str(error) or type(error).__name__
-        if settings.kafka_sasl_mechanism is SaslMechanism.OAUTHBEARER and NONE_TO_BE_HAD not in why:
-            why += ". If the broker refuses our token, only its own log says so"  # aiokafka drops its answer
+        if settings.kafka_sasl_mechanism is SaslMechanism.OAUTHBEARER and NO_TOKEN not in why:
+            why += ". If the broker refused the token, only its own log says so"  # aiokafka drops the broker's answer
         message = f"Kafka at {settings.kafka_bootstrap_servers}: {why}"
         raise UpstreamDown(message, upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE) from error
     finally:
@@ -113,7 +115,7 @@ def translate_kafka_errors(settings: Settings) -> Iterator[None]:
 
 
 class _LastWarning(logging.Handler):
-    """Keeps what aiokafka only logs: why it could not connect. The error that it raises says no more than that."""
+    """Keeps aiokafka's last warning, which names the reason of a failed connection. Its error does not."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -128,10 +130,10 @@ def _ssl_context(settings: Settings) -> ssl.SSLContext:
     try:
         context = ssl.create_default_context(cafile=cafile)
     except OSError as error:
-        raise SettingsError([f"{label('kafka_ssl_cafile')} = {cafile}: holds no PEM certificates ({error})"]) from error
+        raise SettingsError([f"{label('kafka_ssl_cafile')} = {cafile}: has no PEM certificates ({error})"]) from error
     if certfile is not None:
         password = settings.kafka_ssl_password
-        # Without a password OpenSSL would ask for one on the terminal.
+        # Without a password OpenSSL would prompt for one.
         secret = password.get_secret_value() if password is not None else ""
         try:
             context.load_cert_chain(certfile, settings.kafka_ssl_keyfile, secret)

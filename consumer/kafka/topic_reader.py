@@ -8,6 +8,7 @@ from aiokafka.errors import KafkaTimeoutError
 from aiokafka.structs import ConsumerRecord
 
 from consumer.errors import DownKind, Upstream, UpstreamDown
+from consumer.stream.unreadable import UnreadableRecord
 
 STALLED = 30.0
 """Seconds without a single record after which reading is given up."""
@@ -64,4 +65,5 @@ async def read_until(consumer: AIOKafkaConsumer, ends: Mapping[TopicPartition, i
             raise KafkaTimeoutError(f"topic {behind[0].topic} sent no record for {STALLED:.0f} s")
         for messages in batches.values():
             for message in messages:
-                yield message
+                if not isinstance(message, UnreadableRecord):
+                    yield message

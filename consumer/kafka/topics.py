@@ -1,4 +1,4 @@
-"""The topics: what each must be, what it is, and how it is made. None that exists is changed or deleted."""
+"""The topics: their required configuration, their state, their creation. Existing topics are not changed."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -18,14 +18,14 @@ from consumer.settings.model import Settings
 HOUR = 3_600_000
 DAY = 24 * HOUR
 DEFAULT_LIMIT = 1_048_588
-"""Bytes: Kafka's default `max.message.bytes`, for brokers that do not say theirs."""
+"""Bytes: Kafka's default `max.message.bytes`, for brokers that do not report theirs."""
 DEAD_LETTER_ROOM = 64 * 1024
-"""Bytes over the sources' limit, for the headers that say why: a record at the limit still gets its dead letter."""
+"""Bytes beyond the sources' limit for the headers, so that a record at the limit fits as a dead letter."""
 TIMEOUT = 10.0
 
 
 class TopicState(StrEnum):
-    """How a topic stands."""
+    """The state of a topic."""
 
     CREATED = "created"
     EXISTS = "exists"
@@ -36,7 +36,7 @@ class TopicState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TopicSpec:
-    """What a topic must be; `configs` by Kafka's names."""
+    """The required configuration of a topic; `configs` by Kafka's names."""
 
     name: str
     partitions: int
@@ -45,7 +45,7 @@ class TopicSpec:
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """How a topic stands; `details` say how it differs, why it was refused, or what the broker does not tell."""
+    """The state of a topic. `details`: differences, the reason of a refusal, or what the broker does not report."""
 
     name: str
     state: TopicState
@@ -53,7 +53,7 @@ class TopicReport:
 
 
 def topic_specs(settings: Settings, source_limit: int = DEFAULT_LIMIT) -> list[TopicSpec]:
-    """All topics, the dead letters last: their limit follows from that of the topics they come from.
+    """All topics, the dead letters last: their size limit depends on the topics that lanes read.
 
     Args:
         source_limit: the largest `max.message.bytes` of the topics that lanes read.
@@ -65,7 +65,7 @@ def topic_specs(settings: Settings, source_limit: int = DEFAULT_LIMIT) -> list[T
         settings.topic_recalls: {
             "cleanup.policy": "compact,delete",
             "retention.ms": str(48 * HOUR),
-            "segment.ms": str(HOUR),  # retention bites by segment: without it a reader starts with far more than 48 h
+            "segment.ms": str(HOUR),  # retention removes whole segments; the default keeps far more than 48 h
         },
         settings.topic_relay_checkpoints: {"cleanup.policy": "compact"},
         settings.topic_dead_letters: {
@@ -74,40 +74,40 @@ def topic_specs(settings: Settings, source_limit: int = DEFAULT_LIMIT) -> list[T
             "max.message.bytes": str(source_limit + DEAD_LETTER_ROOM),
         },
     }
-    return [TopicSpec(name, settings.topic_partitions, each) for name, each in configs.items()]
+    return [TopicSpec(name, settings.topic_partitions, config) for name, config in configs.items()]
 
 
 def compare(spec: TopicSpec, partitions: int, configs: Mapping[str, str] | None) -> TopicReport:
-    """Hold a topic that exists against what it must be. More partitions, room or retention than asked for is fine.
+    """Compare a topic with its spec. More partitions, a larger size limit or longer retention are accepted.
 
     Args:
-        configs: what the broker says of it; None or empty when it does not.
+        configs: as the broker reports them; None or empty if it does not.
     """
     differences = []
     if partitions < spec.partitions:
         differences.append(f"{partitions} partitions, not {spec.partitions}")
     if configs:
         differences += [
-            f"{name} is {configs[name]}, not {wanted}"
-            for name, wanted in spec.configs.items()
-            if name in configs and not _fits(name, configs[name], wanted)
+            f"{name} is {configs[name]}, not {required}"
+            for name, required in spec.configs.items()
+            if name in configs and not _fits(name, configs[name], required)
         ]
     if differences:
         return TopicReport(spec.name, TopicState.DIFFERS, tuple(differences))
-    notes = ("the broker does not tell its policy",) if not configs else ()
+    notes = ("the broker does not report its configuration",) if not configs else ()
     return TopicReport(spec.name, TopicState.EXISTS, notes)
 
 
-def _fits(name: str, actual: str, wanted: str) -> bool:
+def _fits(name: str, actual: str, required: str) -> bool:
     if name == "cleanup.policy":
-        return {each.strip() for each in actual.split(",")} == set(wanted.split(","))
+        return {policy.strip() for policy in actual.split(",")} == set(required.split(","))
     if name == "segment.ms":
-        return int(actual) <= int(wanted)
-    return int(actual) >= int(wanted) or (name == "retention.ms" and int(actual) == -1)
+        return int(actual) <= int(required)
+    return int(actual) >= int(required) or (name == "retention.ms" and int(actual) == -1)
 
 
 class Admin(Protocol):
-    """What is asked of Kafka's administration; `AIOKafkaAdminClient` answers it."""
+    """The part of `AIOKafkaAdminClient` that is used."""
 
     async def describe_topics(self) -> list[Any]: ...
 
@@ -117,20 +117,20 @@ class Admin(Protocol):
 
 
 async def ensure_topics(settings: Settings) -> list[TopicReport]:
-    """Create the topics that are missing, and say how the others stand. Doing it again is harmless.
+    """Create missing topics and report the state of all. Idempotent.
 
     Raises:
-        UpstreamDown: Kafka cannot be reached, or does not take us for who we are.
+        UpstreamDown: Kafka cannot be reached, or refuses our credentials.
     """
     async with _open_admin(settings) as admin:
         return await ensure(admin, settings)
 
 
 async def survey_topics(settings: Settings) -> list[TopicReport]:
-    """Say how the topics stand; create nothing.
+    """Report the state of all topics; create none.
 
     Raises:
-        UpstreamDown: Kafka cannot be reached, or does not take us for who we are.
+        UpstreamDown: Kafka cannot be reached, or refuses our credentials.
     """
     async with _open_admin(settings) as admin:
         return await survey(admin, settings)
@@ -138,10 +138,10 @@ async def survey_topics(settings: Settings) -> list[TopicReport]:
 
 async def ensure(admin: Admin, settings: Settings) -> list[TopicReport]:
     """`ensure_topics` over an open connection."""
-    there = await _partitions(admin)
+    existing = await _partitions(admin)
     *early, late = topic_specs(settings)
-    created = await _create(admin, settings, [spec for spec in early if spec.name not in there])
-    if late.name not in there:  # its limit follows from topics that were made just now
+    created = await _create(admin, settings, [spec for spec in early if spec.name not in existing])
+    if late.name not in existing:  # its limit depends on topics that were created just now
         limit = _source_limit(settings, await _configs(admin, [spec.name for spec in early]))
         created |= await _create(admin, settings, topic_specs(settings, limit)[-1:])
     return [created.get(report.name, report) for report in await survey(admin, settings)]
@@ -149,11 +149,11 @@ async def ensure(admin: Admin, settings: Settings) -> list[TopicReport]:
 
 async def survey(admin: Admin, settings: Settings) -> list[TopicReport]:
     """`survey_topics` over an open connection."""
-    there = await _partitions(admin)
-    configs = await _configs(admin, [spec.name for spec in topic_specs(settings) if spec.name in there])
+    existing = await _partitions(admin)
+    configs = await _configs(admin, [spec.name for spec in topic_specs(settings) if spec.name in existing])
     return [
-        compare(spec, there[spec.name], configs.get(spec.name))
-        if spec.name in there
+        compare(spec, existing[spec.name], configs.get(spec.name))
+        if spec.name in existing
         else TopicReport(spec.name, TopicState.MISSING)
         for spec in topic_specs(settings, _source_limit(settings, configs))
     ]
@@ -170,7 +170,7 @@ async def _partitions(admin: Admin) -> dict[str, int]:
 
 
 async def _configs(admin: Admin, names: Iterable[str]) -> dict[str, dict[str, str]]:
-    """Topic settings as far as the broker tells them: Tansu only what was asked for, Kafka none to who may not see."""
+    """Topic configurations that the broker reports: Tansu only what it was given, Kafka none without permission."""
     resources = [ConfigResource(ConfigResourceType.TOPIC, name) for name in names]
     if not resources:
         return {}
@@ -189,16 +189,18 @@ async def _create(admin: Admin, settings: Settings, specs: Iterable[TopicSpec]) 
     topics = []
     for spec in specs:
         topic = NewTopic(spec.name, spec.partitions, 1, topic_configs=dict(spec.configs))
-        topic.replication_factor = settings.topic_replication_factor or -1  # the broker's default; not so constructed
+        topic.replication_factor = (
+            settings.topic_replication_factor or -1
+        )  # -1: the broker's default; the constructor refuses it
         topics.append(topic)
     if not topics:
         return {}
     reply = await admin.create_topics(topics)
     reports = {name: _creation(name, code, message) for name, code, message in reply.topic_errors}
-    made = {name for name, report in reports.items() if report.state is TopicState.CREATED}
+    created = {name for name, report in reports.items() if report.state is TopicState.CREATED}
     async with asyncio.timeout(TIMEOUT):
-        # Brokers learn of a new topic one after another.
-        while not made <= (await _partitions(admin)).keys():  # noqa: ASYNC110 - only a broker knows when
+        # Brokers learn of a new topic one by one.
+        while not created <= (await _partitions(admin)).keys():  # noqa: ASYNC110 - only a broker knows when
             await asyncio.sleep(0.1)
     return reports
 
@@ -208,7 +210,7 @@ def _creation(name: str, code: int, message: str | None) -> TopicReport:
         return TopicReport(name, TopicState.CREATED)
     error = for_code(code)
     if error is TopicAlreadyExistsError:
-        return TopicReport(name, TopicState.EXISTS, ("created by another just now",))
+        return TopicReport(name, TopicState.EXISTS, ("created concurrently",))
     return TopicReport(name, TopicState.REFUSED, (f"{error.__name__}: {message or error.description}",))
 
 

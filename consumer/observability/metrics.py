@@ -108,6 +108,12 @@ BREAKER_OPEN = Metric(
 )
 PAUSED = Metric("paused_partitions", Kind.GAUGE, "Partitions paused by backpressure.", ("topic",))
 ASSIGNED = Metric("assigned_partitions", Kind.GAUGE, "Partitions assigned to this process.", ("topic",))
+WAITING_DELAY = Metric(
+    "waiting_partition_delay_seconds",
+    Kind.GAUGE,
+    "Age of the oldest event behind deletions that wait by design; 0 if there is none. Absent if nothing waits first.",
+    ("topic", "partition"),
+)
 REBALANCES = Metric("rebalances_total", Kind.COUNTER, "Changes of the assignment, by kind.", ("lane", "kind"))
 COMMITS = Metric(
     "commits_total",

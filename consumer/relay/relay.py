@@ -184,7 +184,11 @@ class Relay:
         return [company for company in visible if not configured or company in configured]
 
     async def _follow(self, companies: Collection[str], start: float) -> None:
-        await self._stop_following([company for company in self._tasks if company not in companies])
+        gone = [company for company in self._tasks if company not in companies]
+        await self._stop_following(gone)
+        for company in gone:
+            fields = {"company": company, "fix": "give the key access again; the company's memories stay in Hindsight"}
+            self._hook(Notice("the key can no longer see a company: not following it", fields))
         for company in companies:
             if company not in self._tasks:
                 checkpoint = self._checkpoints.get(company) or Checkpoint.fresh(company, start)

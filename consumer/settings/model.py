@@ -153,7 +153,7 @@ class Settings(BaseSettings):
     recall_deadline: Seconds = 60.0
     """Age in seconds at which a run's start is skipped instead of recalled for."""
     forget_deadline: Seconds = 86_400.0
-    """Seconds that a deletion waits for Hindsight before it becomes a dead letter."""
+    """Age in seconds at which a waiting deletion becomes a dead letter, if it was tried for an hour."""
     max_attempts: Annotated[int, Field(ge=1, le=1000)] = 10
     """Failures of a record before it becomes a dead letter."""
     retry_first_delay: Seconds = 1.0

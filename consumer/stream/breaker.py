@@ -22,12 +22,14 @@ class Breaker:
     Attributes:
         reason: why the lane is held back; None if it is not.
         failing: the keys that have failed since the upstream's last good answer.
+        successes: how many records have succeeded with this upstream's help.
     """
 
     def __init__(self, upstream: Upstream) -> None:
         self.upstream = upstream
         self.reason: BreakerReason | None = None
         self.failing: set[Key] = set()
+        self.successes = 0
         self._refusals = 0
         self._probes = 0
         self._next_start = 0.0
@@ -65,6 +67,7 @@ class Breaker:
         """A whole record succeeded: stop throttling. Only one that this upstream `helped` ends the run of refusals."""
         if helped:
             self._refusals = 0
+            self.successes += 1
         if self.reason is BreakerReason.THROTTLED:
             self.reason = None
 

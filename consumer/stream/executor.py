@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from consumer import upstream_success
+from consumer.errors import DeadLetterReason, Permanent
 from consumer.handlers.results import HandlerResult
 from consumer.stream.dead_letter_writer import Write, describe_error, write_dead_letter
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Hook, ParkReason
@@ -57,7 +58,7 @@ class JobExecutor:
 
     Attributes:
         tasks: the running tasks, with the item each processes.
-        fatal_error: an error of the engine itself, if one occurred.
+        fatal_error: an error of the engine itself, if one occurred; `failed` is set then.
     """
 
     def __init__(
@@ -81,6 +82,7 @@ class JobExecutor:
         self._breaker_reasons = {upstream: breaker.reason for upstream, breaker in scheduler.breakers.items()}
         self.tasks: dict[asyncio.Task[None], WorkItem] = {}
         self.fatal_error: BaseException | None = None
+        self.failed = asyncio.Event()
 
     def start_ready(self) -> None:
         """Start every record that may start now, and set a timer for the next one that time will make ready."""
@@ -94,13 +96,24 @@ class JobExecutor:
             self._timer = None
         due = self._scheduler.next_wake(now)
         if due is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self.start_ready)
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self._start_ready)
+
+    def _start_ready(self) -> None:
+        """As `start_ready`, from a callback, whose errors the event loop would only log."""
+        try:
+            self.start_ready()
+        except Exception as error:  # noqa: BLE001 - the engine's own, whatever it is
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.fatal_error = error
+        self.failed.set()
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         del self.tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.fatal_error = error
-        self.start_ready()
+            self._fail(error)
+        self._start_ready()
 
     async def _run_items(self, item: WorkItem | None) -> None:
         """Process a record and, while records succeed, the next one that may start.
@@ -120,7 +133,7 @@ class JobExecutor:
             answered = upstream_success.track()
             result: Result
             try:
-                job = self._make_job(item.record)
+                job = self._job_of(item.record)
                 item.handler, item.facts = job.handler, job.facts
                 result = None if job.run is None else await job.run()
             except Exception as error:  # noqa: BLE001 - foreign exceptions count as transient
@@ -139,6 +152,11 @@ class JobExecutor:
                 return decision.outcome is AttemptOutcome.SUCCEEDED
         await self._write_dead_letter(item)
         return False
+
+    def _job_of(self, record: Record) -> Job:
+        if record.unreadable:
+            raise Permanent(record.unreadable, reason=DeadLetterReason.UNREADABLE)
+        return self._make_job(record)
 
     async def _write_dead_letter(self, item: WorkItem) -> None:
         try:

@@ -23,7 +23,10 @@ class Partition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A consumed record. `timestamp` is in milliseconds since the epoch. A header's value may be None."""
+    """A consumed record. `timestamp` is in milliseconds since the epoch. A header's value may be None.
+
+    `unreadable` says why the Kafka client could not read it; key, value and headers are then missing.
+    """
 
     topic: str
     partition: int
@@ -32,6 +35,7 @@ class Record:
     key: bytes | None
     value: bytes | None
     headers: tuple[tuple[str, bytes | None], ...] = ()
+    unreadable: str = ""
 
     @property
     def size(self) -> int:
@@ -59,11 +63,13 @@ class WorkItem:
     Attributes:
         epoch: the assignment that delivered it. Results of another epoch are dropped.
         attempts: failures charged to the record.
-        not_yet_count: how often the handler raised `NotYet`.
+        not_yet_count: how often the handler raised `NotYet`; waited: seconds that it was parked for that.
         write_attempts: how often writing its dead letter failed.
-        first_failure, first_not_yet: seconds since the epoch, 0 for never.
+        first_failure: seconds since the epoch, 0 for never.
         exempt_from_breaker: an open breaker refunded an attempt. Further failures count against the record, not
             against the upstream.
+        seen_successes: the count of the upstream's successes when it was last down for this record; None for never.
+        waiting: whether it is parked, or due, after `NotYet`.
         started: when the current attempt started.
         dead_letter_reason: set once the record must become a dead letter.
         error: the last failure as text.
@@ -78,13 +84,15 @@ class WorkItem:
         "exempt_from_breaker",
         "facts",
         "first_failure",
-        "first_not_yet",
         "handler",
         "key",
         "not_yet_count",
         "partition",
         "record",
+        "seen_successes",
         "started",
+        "waited",
+        "waiting",
         "write_attempts",
     )
 
@@ -96,12 +104,28 @@ class WorkItem:
         self.key: Key = (record.topic, record.partition, key if key is not None else record.offset)
         self.attempts = 0
         self.not_yet_count = 0
+        self.waited = 0.0
+        self.waiting = False
         self.write_attempts = 0
         self.first_failure = 0.0
-        self.first_not_yet = 0.0
         self.exempt_from_breaker = False
+        self.seen_successes: int | None = None
         self.started = 0.0
         self.dead_letter_reason: DeadLetterReason | None = None
         self.error = ""
         self.handler = "undecodable"
         self.facts: Mapping[str, str] = {}
+
+    @property
+    def has_history(self) -> bool:
+        """Whether there is anything to carry over to another assignment."""
+        return bool(self.first_failure)
+
+    def carry_over(self, earlier: "WorkItem") -> None:
+        """Continue where the same record stood in an earlier assignment."""
+        self.attempts = earlier.attempts
+        self.not_yet_count = earlier.not_yet_count
+        self.waited = earlier.waited
+        self.first_failure = earlier.first_failure
+        self.exempt_from_breaker = earlier.exempt_from_breaker
+        self.seen_successes = earlier.seen_successes

@@ -7,7 +7,7 @@ on one clock and passed in.
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import dataclass
 
-from consumer.errors import DeadLetterReason, NotYet, Permanent, Transient, Upstream, UpstreamDown
+from consumer.errors import DeadLetterReason, DownKind, NotYet, Permanent, Transient, Upstream, UpstreamDown
 from consumer.handlers.results import Degraded, Done, HandlerResult, Skipped, SkipReason
 from consumer.stream.backpressure import BackpressureLimits, PartitionLoad
 from consumer.stream.breaker import Breaker
@@ -58,6 +58,7 @@ class LaneScheduler:
         self._fallback_key = fallback_key
         self._loads: dict[Partition, PartitionLoad] = {}
         self._completed: dict[Partition, CompletedOffsets] = {}
+        self._unfinished: dict[tuple[Partition, int], WorkItem] = {}
         self._assigned: frozenset[Partition] = frozenset()
         self._probe: WorkItem | None = None
         self._positions_in_doubt = False
@@ -71,6 +72,7 @@ class LaneScheduler:
         self.revoke()
         self._assigned = frozenset(partitions)
         self._completed = {p: done for p, done in self._completed.items() if p in self._assigned}
+        self._unfinished = {at: item for at, item in self._unfinished.items() if at[0] in self._assigned}
         self._rewound = set()
         self.stopped = False
 
@@ -79,11 +81,14 @@ class LaneScheduler:
         self.stopped = True
 
     def revoke(self) -> None:
-        """End the assignment: drop its records, but keep its completed offsets for partitions that come back."""
+        """End the assignment: drop its records, but keep what is done and tried of partitions that come back."""
         self.stopped = True
         self.epoch += 1
         if self._assigned:
             self._completed |= {p: done for p, t in self.trackers.items() if (done := t.completed())}
+            for item in self.keys.items():
+                if item.has_history:
+                    self._unfinished[item.partition, item.record.offset] = item
         self._assigned = frozenset()
         self.trackers = {}
         self._loads = {}
@@ -112,7 +117,10 @@ class LaneScheduler:
             if record.offset in unprocessed:
                 load.add(record.size)
                 fallback_key = self._fallback_key(record) if record.key is None else None
-                self.keys.add(WorkItem(record, self.epoch, fallback_key))
+                item = WorkItem(record, self.epoch, fallback_key)
+                if earlier := self._unfinished.pop((partition, record.offset), None):
+                    item.carry_over(earlier)
+                self.keys.add(item)
 
     def is_behind(self, partition: Partition, records: list[Record]) -> bool:
         """Whether these records lie below what this partition already delivered.
@@ -128,6 +136,7 @@ class LaneScheduler:
         self.revoke()
         for partition in truncated:
             self._completed.pop(partition, None)
+        self._unfinished = {at: item for at, item in self._unfinished.items() if at[0] not in truncated}
         self.assign(assigned)
         for partition, position in truncated.items():
             self.locate(partition, position)
@@ -183,6 +192,9 @@ class LaneScheduler:
         item = self._start_blocked(blocking, now) if blocking else self.keys.start()
         if item is not None:
             item.started = now
+            if item.waiting:
+                item.waiting = False
+                self._loads[item.partition].resume(item.record.size)
         return item
 
     def _start_blocked(self, blocking: list[Breaker], now: float) -> WorkItem | None:
@@ -237,8 +249,7 @@ class LaneScheduler:
                 return self._dead_letter(item, result.reason)
             case UpstreamDown():
                 assert result.upstream is not None  # noqa: S101 - its constructor demands one
-                self.breakers[result.upstream].record_down(result.kind, now)
-                return self._refund(item, result.upstream)
+                return self._down(item, result.upstream, result.kind, now)
             case NotYet():
                 return self._wait(item, now)
             case Transient():
@@ -265,6 +276,18 @@ class LaneScheduler:
             case _:
                 return Decision(AttemptOutcome.IGNORED)
 
+    def _down(self, item: WorkItem, upstream: Upstream, kind: DownKind, now: float) -> Decision:
+        """The upstream serves nobody; or all but this record, if others have succeeded since it last drew this."""
+        breaker = self.breakers[upstream]
+        others_succeeded = item.seen_successes is not None and item.seen_successes < breaker.successes
+        item.seen_successes = breaker.successes
+        if breaker.open or not others_succeeded:
+            breaker.record_down(kind, now)
+            return self._refund(item, upstream)
+        forbidden = kind is DownKind.REFUSED
+        reason = DeadLetterReason.FORBIDDEN if forbidden else DeadLetterReason.ATTEMPTS_EXHAUSTED
+        return self._charge(item, upstream, None, now, reason)
+
     def _fail(self, item: WorkItem, upstream: Upstream | None, retry_after: float | None, now: float) -> Decision:
         if upstream is not None:
             breaker = self.breakers[upstream]
@@ -272,9 +295,20 @@ class LaneScheduler:
                 self._refund_all(upstream, breaker.failing)
             if breaker.open:
                 return self._refund(item, upstream)
+        return self._charge(item, upstream, retry_after, now, DeadLetterReason.ATTEMPTS_EXHAUSTED)
+
+    def _charge(
+        self,
+        item: WorkItem,
+        upstream: Upstream | None,
+        retry_after: float | None,
+        now: float,
+        reason: DeadLetterReason,
+    ) -> Decision:
+        """Count a failed attempt; after the last one, the record becomes a dead letter for this reason."""
         item.attempts += 1
         if item.attempts >= self._retry.max_attempts:
-            return self._dead_letter(item, DeadLetterReason.ATTEMPTS_EXHAUSTED)
+            return self._dead_letter(item, reason)
         delay = self._retry.delay(item.attempts, retry_after)
         self.keys.park(item.key, now + delay, ParkReason.RETRY, upstream)
         return Decision(AttemptOutcome.RETRIED, ParkReason.RETRY, delay)
@@ -293,11 +327,13 @@ class LaneScheduler:
                 item.exempt_from_breaker = True
 
     def _wait(self, item: WorkItem, now: float) -> Decision:
-        item.first_not_yet = item.first_not_yet or now
-        if now - item.first_not_yet >= self._retry.wait_deadline:
+        if self._retry.is_overdue(now - item.record.timestamp / 1000, item.waited):
             return self._dead_letter(item, DeadLetterReason.DEADLINE_EXCEEDED)
         item.not_yet_count += 1
         delay = self._retry.delay(item.not_yet_count)
+        item.waited += delay
+        item.waiting = True
+        self._loads[item.partition].wait(item.record.size)
         self.keys.park(item.key, now + delay, ParkReason.NOT_YET)
         return Decision(AttemptOutcome.RETRIED, ParkReason.NOT_YET, delay)
 
@@ -350,6 +386,25 @@ class LaneScheduler:
     def oldest(self) -> float:
         """Timestamp in seconds of the oldest unfinished record; 0 if none."""
         return min((item.record.timestamp for item in self.keys.items()), default=0) / 1000
+
+    def waiting(self, now: float) -> dict[Partition, float]:
+        """The partitions that cannot be committed because their first unfinished record waits by design (`NotYet`).
+
+        Returns:
+            of each, the age in seconds of the oldest unfinished record that does not wait; 0 if all wait.
+        """
+        if not any(load.waiting_records for load in list(self._loads.values())):
+            return {}
+        first: dict[Partition, tuple[int, bool]] = {}
+        oldest = dict.fromkeys(self._loads, now)
+        for queue in self.keys.queues():
+            partition, waits = queue[0].partition, queue[0].not_yet_count > 0
+            first[partition] = min(
+                first.get(partition, (queue[0].record.offset, waits)), (queue[0].record.offset, waits)
+            )
+            if not waits:
+                oldest[partition] = min(oldest[partition], *(item.record.timestamp / 1000 for item in queue))
+        return {partition: now - oldest[partition] for partition, (_, waits) in first.items() if waits}
 
     def buffered(self) -> int:
         """How many unfinished records are not in flight."""

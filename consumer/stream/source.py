@@ -16,6 +16,7 @@ from aiokafka.errors import ConsumerStoppedError, for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer.stream.records import Partition, Record
+from consumer.stream.unreadable import UnreadableRecord
 
 T = TypeVar("T")
 
@@ -108,7 +109,8 @@ class KafkaSource:
         batches = []
         for tp, messages in polled.items():
             records = [
-                Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers)) for m in messages
+                Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers), _error_of(m))
+                for m in messages
             ]
             # Does not suspend: `getmany` has just set it.
             position = await self._consumer.position(tp)
@@ -155,6 +157,10 @@ class KafkaSource:
 
     def forget_pauses(self) -> None:
         self._paused = set()
+
+
+def _error_of(message: object) -> str:
+    return message.error if isinstance(message, UnreadableRecord) else ""
 
 
 def check_offset_fetches(client: AIOKafkaClient) -> None:

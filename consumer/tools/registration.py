@@ -69,6 +69,7 @@ class ToolRegistration:
         self._spec = spec
         self._echo = echo
         self._dry_run = dry_run
+        self._was_deleted = False
         self._company = f"/api/companies/{quote_segment(spec.company)}"
 
     async def run(self) -> bool:
@@ -93,6 +94,8 @@ class ToolRegistration:
         if problem is not None:
             self._echo(f"✗ {replies.explain_listing(problem, self._spec.url)}")
             return False
+        if self._was_deleted:
+            await self._allow_tools(connection, installs)
         return await self._prove_call(connection, installs)
 
     async def _ensure_secret(self) -> tuple[str, bool]:
@@ -141,6 +144,7 @@ class ToolRegistration:
             return connection
         updated = await self._patch(connection, differing)
         if connection["status"] == "archived":
+            self._was_deleted = True
             application = f"/api/tool-applications/{connection['applicationId']}"
             await self._ask(ConnectOperation.APPLICATIONS, "PATCH", application, replies.single, {"status": "active"})
         self._echo(f"connection {replies.NAME}: updated ({', '.join(differing)}; {url})")
@@ -200,6 +204,19 @@ class ToolRegistration:
         self._echo(self._paperclip.read(reply, ConnectOperation.CATALOG, replies.describe_catalog))
         return None
 
+    async def _allow_tools(self, connection: Json, installs: list[Json]) -> None:
+        """Allow the tools again to those who have them: Paperclip took this away when the connection was deleted."""
+        path = f"/api/tool-connections/{connection['id']}/catalog"
+        catalog = await self._ask(ConnectOperation.CATALOG, "GET", path, replies.catalog)
+        agents = [install["targetId"] for install in installs if install["targetType"] == "agent"]
+        body = {
+            "enabledCatalogEntryIds": [entry["id"] for entry in catalog if entry["status"] == "active"],
+            "access": {"agentIds": agents} if agents else "all_agents",
+        }
+        path = f"{self._company}/tools/apps/{connection['id']}/finish"
+        await self._ask(ConnectOperation.CATALOG, "POST", path, dict, body)
+        self._echo("tools: allowed again")
+
     async def _prove_call(self, connection: Json, installs: list[Json]) -> bool:
         """Call a tool through Paperclip's gateway as one of the agents; whether that worked, or nobody could call."""
         path = f"/api/tool-connections/{connection['id']}"
@@ -210,14 +227,19 @@ class ToolRegistration:
             self._echo("! no call was tried: the company has no agent yet that has the tools. Run connect again then.")
             return True
         caller = callers[0]
-        reply = await self._call(
-            ConnectOperation.TEST_CALL, "POST", f"{path}/test-calls", {"agentId": caller["id"], **PROOF}, accept=(404,)
-        )
-        answer = self._paperclip.read(reply, ConnectOperation.TEST_CALL, dict)
-        if "result" in answer:
+        body = {"agentId": caller["id"], **PROOF}
+        reply = await self._call(ConnectOperation.TEST_CALL, "POST", f"{path}/test-calls", body, accept=(404,))
+        problem = self._paperclip.read(reply, ConnectOperation.TEST_CALL, replies.call_problem)
+        if problem is None:
+            # A test call is allowed what the agent's own call may be denied; older releases do not tell the latter.
+            access = f"{path}/test-agents/{caller['id']}/access"
+            reply = await self._call(ConnectOperation.TEST_CALL, "GET", access, None, accept=(404,))
+            if reply.status != 404:
+                problem = self._paperclip.read(reply, ConnectOperation.TEST_CALL, replies.access_problem)
+        if problem is None:
             self._echo(f"call as {caller['name']}: works")
             return True
-        self._echo(f"✗ call as {caller['name']}: {replies.explain_call(answer, self._spec.url)}")
+        self._echo(f"✗ call as {caller['name']}: {problem}")
         return False
 
     def _fields(self, secret_id: str) -> Json:

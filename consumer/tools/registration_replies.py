@@ -47,6 +47,10 @@ def listing_problem(value: Any) -> str:
     return REFUSED if code == REFUSED else str(value["error"])
 
 
+def catalog(value: Any) -> list[Json]:
+    return rows(value["catalog"] if isinstance(value, dict) else value)
+
+
 def describe_catalog(value: Any) -> str:
     states = ", ".join(f"{entry['toolName']} {entry['status']}" for entry in value["catalog"])
     return f"tools: {states}; health {value['connection']['healthStatus']}"
@@ -58,16 +62,30 @@ def explain_listing(problem: str, url: str) -> str:
     return f"Paperclip cannot list the tools at {url}: {problem}; are they running, is tools_url right for Paperclip?"
 
 
-def explain_call(answer: Json, url: str) -> str:
-    """Why a test call gave no result. Paperclip answers with an error, or with the decision that kept it back."""
+def call_problem(answer: Json) -> str | None:
+    """Why a test call gave no result; None if it gave one.
+
+    Paperclip answers with the result, with an error, or with the decision that kept the call back.
+    """
+    if "result" in answer:
+        return None
     error = answer.get("error")
     if error is None:
-        return f"Paperclip's policies say {answer.get('decision')!r}: allow the tools for this agent in Paperclip"
-    message = error if isinstance(error, str) else f"{error.get('message')} ({error.get('reasonCode')})"
+        return f"Paperclip's policies say {answer['decision']!r}: allow the tools for this agent in Paperclip"
+    message = error if isinstance(error, str) else f"{error['message']} ({error['reasonCode']})"
     return (
-        f"{message}. Paperclip lists the tools at {url}, and agents cannot call them: look at the log of the tools, "
-        f"then run connect again; if that does not help, delete {NAME!r} among the company's apps and run it once more"
+        f"{message}. Paperclip can list the tools, but agents cannot call them: look at the log of the tools, then "
+        f"run connect again; if that does not help, delete {NAME!r} among the company's apps and run it once more"
     )
+
+
+def access_problem(value: Any) -> str | None:
+    """Which tools an agent is not offered, and why; None if all are allowed."""
+    refused = [tool for tool in value["access"]["tools"] if tool["decision"] != "allowed"]
+    if not refused:
+        return None
+    decisions = ", ".join(f"{tool['toolName']} {tool['decision']} ({tool['reasonCode']})" for tool in refused)
+    return f"Paperclip does not offer this agent every tool: {decisions}. Allow them among the company's apps"
 
 
 def connection_problem(connection: Json) -> str | None:

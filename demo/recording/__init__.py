@@ -1,6 +1,6 @@
-"""One closed recording of a real Paperclip and a real Hindsight (README.md says what is in it).
+"""A recording of a real Paperclip and a real Hindsight; README.md describes it.
 
-The demo plays it, and tests use it as fixtures. Each call reads anew: what it returns is the caller's to change.
+The demo plays it, and tests use it as fixtures. Each call returns new objects, which the caller may change.
 """
 
 import json
@@ -111,8 +111,8 @@ def exchanges() -> list[Exchange]:
 
 def exchange(name: str) -> Exchange:
     """The exchange of this name; raises KeyError if there is none."""
-    found = {each.name: each for each in exchanges()}
-    return found[name]
+    by_name = {recorded.name: recorded for recorded in exchanges()}
+    return by_name[name]
 
 
 def made_names() -> list[str]:

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from demo.ours import command, environment
+from demo.services import command, environment
 
 GRACE = 30.0
 """Seconds from SIGTERM to the end; the workers' `shutdown_timeout` is below it."""

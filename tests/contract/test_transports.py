@@ -95,7 +95,7 @@ def closed_port() -> int:
 # What goes out and what comes back.
 
 
-async def test_the_request_goes_out_as_it_was_given(send: Transport, server: Server) -> None:
+async def test_request_is_sent_unchanged(send: Transport, server: Server) -> None:
     headers = {"Authorization": "Bearer key", "User-Agent": "paperclip-memory/1", "Content-Type": "application/json"}
     await send(Request("POST", server.url + PATH, headers, b'{"a":1}'))
     (seen,) = server.seen
@@ -108,13 +108,13 @@ async def test_the_request_goes_out_as_it_was_given(send: Transport, server: Ser
 
 
 @pytest.mark.parametrize("method", ["GET", "DELETE"])
-async def test_a_request_without_a_body(send: Transport, server: Server, method: str) -> None:
+async def test_request_without_a_body_is_sent(send: Transport, server: Server, method: str) -> None:
     await send(Request(method, server.url + PATH))
     (seen,) = server.seen
     assert (seen.method, seen.target, seen.body) == (method, PATH, b"")
 
 
-async def test_the_reply_is_whole_and_its_header_names_are_lower_case(send: Transport, server: Server) -> None:
+async def test_response_is_complete_and_its_header_names_are_lower_case(send: Transport, server: Server) -> None:
     server.answer = reply(429, b"\xff\x00\xc3\xa9", retry_after="7", X_MiXed="Kept As Sent")
     answer = await send(post(server.url))
     assert (answer.status, answer.body) == (429, b"\xff\x00\xc3\xa9")
@@ -123,19 +123,19 @@ async def test_the_reply_is_whole_and_its_header_names_are_lower_case(send: Tran
     assert all(name == name.lower() for name in answer.headers)
 
 
-async def test_a_header_that_is_no_ascii_does_not_spoil_the_reply(send: Transport, server: Server) -> None:
+async def test_non_ascii_header_does_not_break_the_response(send: Transport, server: Server) -> None:
     server.answer = raw(b"HTTP/1.1 200 OK\r\nX-Odd: caf\xe9\r\nX-Even: yes\r\nContent-Length: 2\r\n\r\nok")
     answer = await send(post(server.url))
     assert (answer.status, answer.body, answer.headers["x-even"]) == (200, b"ok", "yes")
 
 
-async def test_of_a_header_that_comes_twice_the_last_counts(send: Transport, server: Server) -> None:
+async def test_last_of_two_equal_headers_counts(send: Transport, server: Server) -> None:
     server.answer = raw(b"HTTP/1.1 200 OK\r\nX-A: 1\r\nX-A: 2\r\nContent-Length: 0\r\n\r\n")
     assert (await send(post(server.url))).headers["x-a"] == "2"
 
 
 @pytest.mark.parametrize("status", [301, 302, 303, 307, 308])
-async def test_a_redirect_is_a_reply(send: Transport, server: Server, status: int) -> None:
+async def test_redirect_is_returned_and_not_followed(send: Transport, server: Server, status: int) -> None:
     server.answer = reply(status, b"", location="/elsewhere")
     answer = await send(post(server.url + "/trailing/"))
     assert (answer.status, answer.headers["location"]) == (status, "/elsewhere")
@@ -148,20 +148,20 @@ async def test_a_header_of_9000_bytes_is_read(send: Transport, server: Server) -
     assert (len(answer.headers["set-cookie"]), answer.headers["x-last"]) == (9008, "read")
 
 
-async def test_no_cookie_is_kept(send: Transport, server: Server) -> None:
+async def test_cookies_are_not_kept(send: Transport, server: Server) -> None:
     server.answer = reply(set_cookie="session=1; Path=/")
     await send(post(server.url))
     await send(post(server.url))
     assert ["cookie" in seen.headers for seen in server.seen] == [False, False]
 
 
-async def test_a_compressed_reply_is_decoded(send: Transport, server: Server) -> None:
+async def test_gzip_response_is_decoded(send: Transport, server: Server) -> None:
     server.answer = reply(body=gzip.compress(b'{"a":1}'), content_encoding="gzip")
     assert (await send(post(server.url))).body == b'{"a":1}'
 
 
 @pytest.mark.parametrize("size", [0, 1, 1 << 20, 10_000_000])
-async def test_bodies_of_any_size_both_ways(send: Transport, server: Server, size: int) -> None:
+async def test_bodies_of_any_size_are_sent_and_received(send: Transport, server: Server, size: int) -> None:
     body = os.urandom(size)
     server.answer = echo
     answer = await send(post(server.url, body))
@@ -169,7 +169,7 @@ async def test_bodies_of_any_size_both_ways(send: Transport, server: Server, siz
     assert answer.body == body
 
 
-async def test_a_chunked_reply(send: Transport, server: Server) -> None:
+async def test_chunked_response_is_read(send: Transport, server: Server) -> None:
     server.answer = raw(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2\r\nde\r\n0\r\n\r\n")
     assert (await send(post(server.url))).body == b"abcde"
 
@@ -204,13 +204,13 @@ async def test_a_body_of_the_limit_is_read(send: Transport, server: Server) -> N
 # What fails.
 
 
-async def test_refused_is_unreachable(send: Transport) -> None:
+async def test_refused_connection_is_a_connect_error(send: Transport) -> None:
     with pytest.raises(ConnectError, match=r"(?i)refused|connect"):
         await send(post(f"http://127.0.0.1:{closed_port()}/"))
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a..b", "a b"])
-async def test_an_unknown_host_is_unreachable(send: Transport, host: str) -> None:
+async def test_unknown_host_is_a_connect_error(send: Transport, host: str) -> None:
     with pytest.raises(ConnectError):
         await send(post(f"http://{host}/"))
 
@@ -228,7 +228,7 @@ BROKEN: dict[str, Answer] = {
 
 
 @pytest.mark.parametrize("answer", BROKEN.values(), ids=BROKEN.keys())
-async def test_a_connection_that_ends_early_is_broken_and_nothing_is_sent_twice(
+async def test_connection_that_ends_early_is_lost_and_nothing_is_sent_twice(
     send: Transport, server: Server, answer: Answer
 ) -> None:
     server.answer = answer
@@ -247,7 +247,7 @@ QUOTED = {
 
 
 @pytest.mark.parametrize("answer", QUOTED.values(), ids=QUOTED.keys())
-async def test_an_error_quotes_nothing_of_the_reply(send: Transport, server: Server, answer: bytes) -> None:
+async def test_errors_do_not_quote_the_response(send: Transport, server: Server, answer: bytes) -> None:
     """Errors go into logs and dead letters' headers."""
     server.answer = closing(answer)
     said = []
@@ -259,7 +259,7 @@ async def test_an_error_quotes_nothing_of_the_reply(send: Transport, server: Ser
     assert "words" not in " ".join(said)
 
 
-async def test_reset_inside_the_body_is_broken(send: Transport, server: Server) -> None:
+async def test_reset_inside_the_body_is_connection_lost(send: Transport, server: Server) -> None:
     async def answer(_seen: Seen, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 100\r\n\r\nhalf")
         await writer.drain()
@@ -272,7 +272,7 @@ async def test_reset_inside_the_body_is_broken(send: Transport, server: Server) 
     assert len(server.seen) == 1
 
 
-async def test_a_post_that_meets_the_end_of_a_kept_connection_is_not_repeated(send: Transport, server: Server) -> None:
+async def test_post_on_a_closed_kept_connection_is_not_repeated(send: Transport, server: Server) -> None:
     await send(post(server.url))
     server.answer = resetting
     with pytest.raises(ConnectionLost):
@@ -290,7 +290,7 @@ async def half_then_silence(seen: Seen, writer: asyncio.StreamWriter) -> None:
 
 
 @pytest.mark.parametrize("answer", [silence, half_then_silence])
-async def test_no_whole_reply_in_time(send: Transport, server: Server, answer: Answer) -> None:
+async def test_incomplete_response_is_a_request_timeout(send: Transport, server: Server, answer: Answer) -> None:
     server.answer = answer
     ends = await asyncio.gather(
         *(send(post(server.url, timeout=0.2)) for _ in range(2 * LIMIT)), return_exceptions=True
@@ -300,7 +300,7 @@ async def test_no_whole_reply_in_time(send: Transport, server: Server, answer: A
     assert (await send(post(server.url))).status == 200
 
 
-async def test_the_wait_for_a_connection_counts_too(opened: Open, server: Server) -> None:
+async def test_wait_for_a_free_connection_counts_for_the_timeout(opened: Open, server: Server) -> None:
     server.answer = silence
     async with opened(limit=1) as send:
         first = asyncio.ensure_future(send(post(server.url, timeout=60)))
@@ -340,7 +340,7 @@ async def test_httpx_closes_the_connection_of_a_cancelled_request(server: Server
 # Connections.
 
 
-async def test_never_more_connections_than_the_limit_and_they_are_kept(send: Transport, server: Server) -> None:
+async def test_connections_are_limited_and_reused(send: Transport, server: Server) -> None:
     waiting: list[asyncio.Event] = []
 
     async def in_fours(seen: Seen, writer: asyncio.StreamWriter) -> None:
@@ -358,7 +358,7 @@ async def test_never_more_connections_than_the_limit_and_they_are_kept(send: Tra
     assert server.accepted == LIMIT
 
 
-async def test_a_server_that_restarts_behind_kept_connections(send: Transport, server: Server) -> None:
+async def test_server_restart_behind_kept_connections_is_survived(send: Transport, server: Server) -> None:
     async def everyone(seen: Seen, writer: asyncio.StreamWriter) -> None:
         await server.until(lambda: len(server.seen) >= LIMIT)
         await reply()(seen, writer)
@@ -379,7 +379,7 @@ async def test_a_server_that_restarts_behind_kept_connections(send: Transport, s
     assert [answer.status for answer in again] == [200] * LIMIT
 
 
-async def test_a_server_that_went_away_and_came_back(send: Transport, server: Server) -> None:
+async def test_requests_succeed_after_a_server_comes_back(send: Transport, server: Server) -> None:
     await send(post(server.url))
     await server.stop()
     with pytest.raises((ConnectError, ConnectionLost)):
@@ -393,13 +393,13 @@ async def test_a_server_that_went_away_and_came_back(send: Transport, server: Se
 # TLS.
 
 
-async def test_own_ca_by_file(opened: Open, tls_server: Server, ca_file: Path) -> None:
+async def test_ca_file_is_trusted(opened: Open, tls_server: Server, ca_file: Path) -> None:
     async with opened(ca_file=ca_file) as send:
         assert (await send(post(tls_server.url + PATH))).status == 200
     assert tls_server.seen[0].target == PATH
 
 
-async def test_own_ca_by_environment(
+async def test_ca_of_ssl_cert_file_is_trusted(
     opened: Open, tls_server: Server, ca_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(ca_file))
@@ -407,20 +407,20 @@ async def test_own_ca_by_environment(
         assert (await send(post(tls_server.url))).status == 200
 
 
-async def test_an_unknown_ca_is_refused(send: Transport, tls_server: Server) -> None:
+async def test_unknown_ca_is_a_connect_error(send: Transport, tls_server: Server) -> None:
     with pytest.raises(ConnectError, match=r"(?i)certificate"):
         await send(post(tls_server.url))
     assert tls_server.seen == []
 
 
-async def test_a_certificate_for_another_host_is_refused(opened: Open, tls_server: Server, ca_file: Path) -> None:
+async def test_certificate_for_another_host_is_a_connect_error(opened: Open, tls_server: Server, ca_file: Path) -> None:
     async with opened(ca_file=ca_file) as send:
         with pytest.raises(ConnectError, match=r"(?i)certificate"):
             await send(post(f"https://localhost:{tls_server.port}/"))
     assert tls_server.seen == []
 
 
-async def test_a_plain_server_behind_https_is_unreachable(send: Transport) -> None:
+async def test_plain_server_behind_https_is_a_connect_error(send: Transport) -> None:
     async with Plain() as server:
         with pytest.raises(ConnectError):
             await send(post(f"https://127.0.0.1:{server.port}/"))
@@ -429,7 +429,7 @@ async def test_a_plain_server_behind_https_is_unreachable(send: Transport) -> No
 # Proxies.
 
 
-async def test_http_goes_through_the_proxy(opened: Open, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_http_goes_through_http_proxy(opened: Open, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Proxy() as proxy:
         monkeypatch.setenv("HTTP_PROXY", proxy.url.replace("//", "//user:pass@"))
         async with opened() as send:
@@ -439,7 +439,7 @@ async def test_http_goes_through_the_proxy(opened: Open, server: Server, monkeyp
     assert [(seen.target, seen.body) for seen in server.seen] == [(PATH, b"body")]
 
 
-async def test_https_goes_through_a_tunnel(
+async def test_https_request_goes_through_a_tunnel(
     opened: Open, tls_server: Server, ca_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with Proxy() as proxy:
@@ -450,7 +450,7 @@ async def test_https_goes_through_a_tunnel(
     assert tls_server.seen[0].target == PATH
 
 
-async def test_all_proxy(opened: Open, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_all_proxy_is_used_for_http(opened: Open, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     async with Proxy() as proxy:
         monkeypatch.setenv("ALL_PROXY", proxy.url)
         async with opened() as send:
@@ -458,16 +458,16 @@ async def test_all_proxy(opened: Open, server: Server, monkeypatch: pytest.Monke
     assert len(proxy.seen) == len(server.seen) == 1
 
 
-async def test_no_proxy_goes_direct(opened: Open, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_host_in_no_proxy_is_asked_directly(
+    opened: Open, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port()}")
     monkeypatch.setenv("NO_PROXY", "example.org,127.0.0.1")
     async with opened() as send:
         assert (await send(post(server.url))).status == 200
 
 
-async def test_a_proxy_that_is_gone_is_unreachable(
-    opened: Open, server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_missing_proxy_is_a_connect_error(opened: Open, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", f"http://127.0.0.1:{closed_port()}")
     async with opened() as send:
         with pytest.raises(ConnectError):
@@ -476,7 +476,7 @@ async def test_a_proxy_that_is_gone_is_unreachable(
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-async def test_a_proxy_that_wants_credentials_is_unreachable(
+async def test_proxy_that_requires_credentials_is_a_connect_error(
     opened: Open, scheme: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     refusal = b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n"
@@ -491,12 +491,12 @@ async def test_a_proxy_that_wants_credentials_is_unreachable(
 # Choosing.
 
 
-def test_an_unknown_backend_is_a_settings_error() -> None:
+def test_unknown_backend_is_a_settings_error() -> None:
     with pytest.raises(SettingsError, match="'curl' is not one of httpx, pyreqwest"):
         open_transport("curl", 1)
 
 
-def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_extra_is_a_settings_error_that_names_it(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.startswith("pyreqwest.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.delitem(sys.modules, "consumer.http.pyreqwest_transport", raising=False)
@@ -505,7 +505,7 @@ def test_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
         open_transport("pyreqwest", 1)
 
 
-def test_another_missing_module_is_not_taken_for_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_missing_module_is_raised_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "consumer.http.httpx_transport", raising=False)
     monkeypatch.setitem(sys.modules, "httpx_aiohttp.transport", None)
     with pytest.raises(ModuleNotFoundError, match=r"httpx_aiohttp\.transport"):

@@ -40,7 +40,7 @@ def test_the_demo_shows_the_whole_path_and_leaves_nothing() -> None:
     code, output = run_demo()
     assert code == 0, output
     assert "67 events" in output
-    assert "Hindsight digests what was retained: 17 documents" in output
+    assert "Hindsight processes the retained comments: 17 documents" in output
     assert "Not stored: 1 comment" in output
     assert "memories on paperclip.memory.recalls" in output
     assert 'paperclip_memory_events_total{handler="retain",outcome="succeeded"}' in output

@@ -12,7 +12,7 @@ from typing import Protocol
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from demo.ours import Service
+from demo.services import Service
 from tests.support import kafka_jvm
 from tests.support.kafka import Broker, Kind
 from tests.support.kafka_jvm import JvmKafka

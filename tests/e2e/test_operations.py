@@ -14,7 +14,7 @@ import pytest
 from consumer.embedded.hindsight import Hindsight
 from consumer.exporter.hindsight_source import read_backlog
 from consumer.exporter.snapshot import OperationStatus
-from demo.ours import Service
+from demo.services import Service
 from tests.support import kafka_jvm
 from tests.support.installation import Installation, open_installation, wait_until_true
 from tests.support.kafka import Broker, Kind

@@ -14,7 +14,7 @@ import pytest
 
 from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import free_port
-from demo.ours import command
+from demo.services import command
 from tests.support.installation import Installation, RecordedCompany
 from tests.support.kafka import Broker
 from tests.support.paperclip import OWNER, PASSWORD, Packages, Paperclip, Target, email_of

@@ -9,9 +9,9 @@ import httpx
 import pytest
 
 from consumer.embedded.hindsight import Hindsight
-from consumer.embedded.supervise import Server, answers, free_port
-from demo.findings import Metrics
-from demo.ours import command, environment
+from consumer.embedded.supervise import ServerProcess, answers, free_port
+from demo.measurements import WorkerMetrics
+from demo.services import command, environment
 from tests.support.installation import gauge, wait_until_true
 from tests.support.kafka import Broker
 from tests.support.paperclip import Paperclip
@@ -31,8 +31,8 @@ def test_one_process_does_it_all(broker: Broker, hindsight: Hindsight, acme: Pap
     installation = RelayInstallation(broker, hindsight, tmp_path, acme)
     worker_port, tools_port = free_port(), free_port()
     ports = {"WORKER_PORT": str(worker_port), "TOOLS_PORT": str(tools_port), "EXPORTER_INTERVAL": "1"}
-    metrics = Metrics(f"http://127.0.0.1:{worker_port}")
-    up = Server(
+    metrics = WorkerMetrics(f"http://127.0.0.1:{worker_port}")
+    up = ServerProcess(
         step="starting up",
         command=[command(), "up", "--strict"],
         ready=lambda: answers(f"http://127.0.0.1:{worker_port}/readyz"),
@@ -57,10 +57,10 @@ def test_one_process_does_it_all(broker: Broker, hindsight: Hindsight, acme: Pap
         run = eventually("her second run starts", begun)
         key = {"Authorization": f"Bearer {acme.key(ada)}", "X-Paperclip-Run-Id": run}
 
-        def recalled() -> str:
+        def wait_for_recall() -> str:
             return httpx.get(f"http://127.0.0.1:{tools_port}/v1/runs/{run}/memories", headers=key, timeout=10).text
 
-        wait_until_true("the tools know what was recalled for it", lambda: "24 hours" in recalled())
+        wait_until_true("the tools know what was recalled for it", lambda: "24 hours" in wait_for_recall())
         lag = {"group": installation.settings["GROUP_RETAIN"], "topic": installation.topics["issue_comments"]}
         wait_until_true("the exporter sees the groups", lambda: gauge(metrics, "group_lag_records", lag) == 0)
         os.kill(up.pid, signal.SIGTERM)

@@ -15,7 +15,7 @@ from aiokafka import AIOKafkaConsumer, TopicPartition
 from consumer.settings.model import Settings
 from consumer.settings.types import variable
 from consumer.stream.hooks import AttemptFinished, AttemptOutcome, BreakerChanged, Rebalanced, RebalanceKind
-from demo.ours import command, environment
+from demo.services import command, environment
 from tests.chaos.events import Version, seeded_rng, versions
 from tests.support import lanes
 from tests.support.lanes import RunningLane

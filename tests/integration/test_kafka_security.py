@@ -25,7 +25,7 @@ from consumer.kafka.producer import Publisher
 from consumer.kafka.topics import TopicState, ensure_topics, survey_topics
 from consumer.settings.model import Settings
 from consumer.settings.types import variable
-from demo.ours import command, environment
+from demo.services import command, environment
 from tests.support import kafka_jvm
 from tests.support.kafka_jvm import JvmKafka, Listener
 
@@ -185,21 +185,21 @@ async def works(fields: dict[str, Any], group: str) -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_a_password(secure: Secure, mechanism: str) -> None:
+async def test_password_authenticates(secure: Secure, mechanism: str) -> None:
     await works(secure.settings(kafka_sasl_mechanism=mechanism), mechanism)
 
 
-async def test_a_token(secure: Secure, tokens: TokenServer) -> None:
+async def test_token_authenticates(secure: Secure, tokens: TokenServer) -> None:
     await works(secure.settings(**tokens.settings()), "OAUTHBEARER")
     assert tokens.issued == 3  # one for each client, however many connections it has
 
 
-async def test_a_client_certificate(secure: Secure) -> None:
+async def test_client_certificate_authenticates(secure: Secure) -> None:
     await works(secure.mutual_settings(), "certificate")
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-async def test_a_wrong_password_is_named(secure: Secure, mechanism: str) -> None:
+async def test_wrong_password_is_named_in_the_error(secure: Secure, mechanism: str) -> None:
     settings = Settings(**secure.settings(kafka_sasl_mechanism=mechanism, kafka_sasl_password="wrong-0815"))
     with pytest.raises(UpstreamDown) as caught:
         await survey_topics(settings)
@@ -208,24 +208,24 @@ async def test_a_wrong_password_is_named(secure: Secure, mechanism: str) -> None
     assert "wrong-0815" not in text
 
 
-async def test_a_token_server_that_refuses_us_is_named(secure: Secure, tokens: TokenServer) -> None:
+async def test_token_server_that_refuses_is_named_in_the_error(secure: Secure, tokens: TokenServer) -> None:
     tokens.secret = "another"
     with pytest.raises(UpstreamDown, match=r"no token from http://127\.0\.0\.1:\d+/token: status 401"):
         await survey_topics(Settings(**secure.settings(**tokens.settings())))
 
 
-async def test_a_token_that_kafka_refuses_is_named(secure: Secure, tokens: TokenServer) -> None:
+async def test_token_that_kafka_refuses_is_named_in_the_error(secure: Secure, tokens: TokenServer) -> None:
     tokens.lifetime = -600
-    with pytest.raises(UpstreamDown, match="If the broker refuses our token, only its own log says so"):
+    with pytest.raises(UpstreamDown, match="If the broker refused the token, only its own log says so"):
         await survey_topics(Settings(**secure.settings(**tokens.settings())))
 
 
-async def test_a_ca_that_did_not_sign_is_named(secure: Secure) -> None:
+async def test_untrusted_certificate_is_named_in_the_error(secure: Secure) -> None:
     with pytest.raises(UpstreamDown, match="certificate verify failed"):
         await survey_topics(Settings(**secure.settings(kafka_ssl_cafile=secure.other_ca)))
 
 
-async def test_no_client_certificate_where_one_is_asked_for(secure: Secure) -> None:
+async def test_missing_client_certificate_is_named_in_the_error(secure: Secure) -> None:
     # With TLS 1.3 the handshake is over for us when the broker looks for a certificate, and hangs up.
     with pytest.raises(UpstreamDown, match=f"{secure.mutual} closed"):
         await survey_topics(Settings(**secure.mutual_settings(kafka_ssl_certfile=None)))
@@ -242,7 +242,7 @@ def variables(fields: dict[str, Any]) -> dict[str, str]:
     return env | {variable(name): str(value) for name, value in fields.items()}
 
 
-def test_check_tells_what_is_wrong_with_the_password(secure: Secure) -> None:
+def test_check_fails_on_a_wrong_password(secure: Secure) -> None:
     code, found = run_check(secure.settings(kafka_sasl_password="wrong-0815"))
     (kafka,) = [probe for probe in found["probes"] if probe["name"] == "kafka"]
     assert code == 1
@@ -252,12 +252,12 @@ def test_check_tells_what_is_wrong_with_the_password(secure: Secure) -> None:
     assert "wrong-0815" not in json.dumps(found)
 
 
-def test_check_is_content_with_the_right_one(secure: Secure) -> None:
+def test_check_passes_with_the_right_password(secure: Secure) -> None:
     _, found = run_check(secure.settings())
     assert {probe["mark"] for probe in found["probes"] if probe["name"] == "kafka"} == {"ok"}
 
 
-def test_a_worker_with_a_wrong_password_says_so_and_ends_when_told(secure: Secure, tmp_path: Path) -> None:
+def test_worker_with_a_wrong_password_logs_it_and_ends_on_sigterm(secure: Secure, tmp_path: Path) -> None:
     log = tmp_path / "worker.log"
     fields = secure.settings(kafka_sasl_password="wrong-0815", worker_port=0)
     with log.open("wb") as out:

@@ -20,7 +20,7 @@ def settings(topics: Topics, **fields: Any) -> Settings:
     )
 
 
-async def test_topics_are_created_once_and_stay(topics: Topics) -> None:
+async def test_topics_are_created_once(topics: Topics) -> None:
     ours = settings(topics)
     for step, state in (
         (survey_topics, TopicState.MISSING),
@@ -31,7 +31,7 @@ async def test_topics_are_created_once_and_stay(topics: Topics) -> None:
         assert {(report.state, report.details) for report in await step(ours)} == {(state, ())}
 
 
-async def test_too_few_partitions_are_told(topics: Topics) -> None:
+async def test_too_few_partitions_are_reported(topics: Topics) -> None:
     ours = settings(topics, topic_partitions=2)
     await ensure_topics(ours)
     reports = await survey_topics(settings(topics, topic_partitions=3))
@@ -39,7 +39,7 @@ async def test_too_few_partitions_are_told(topics: Topics) -> None:
 
 
 @pytest.mark.real_kafka
-async def test_a_policy_that_differs_is_told_and_kept(topics: Topics) -> None:
+async def test_different_configuration_is_reported_and_kept(topics: Topics) -> None:
     name = await topics.create("recalls", partitions=8, config={"cleanup.policy": "delete", "segment.ms": "7200000"})
     ours = settings(topics, topic_recalls=name)
     for _ in range(2):
@@ -52,7 +52,7 @@ async def test_a_policy_that_differs_is_told_and_kept(topics: Topics) -> None:
 
 
 @pytest.mark.real_kafka
-async def test_dead_letters_have_room_over_a_source_that_was_there(topics: Topics) -> None:
+async def test_dead_letters_have_room_over_an_existing_source(topics: Topics) -> None:
     name = await topics.create("comments", partitions=8, config={"max.message.bytes": "4000000"})
     ours = settings(topics, topic_issue_comments=name)
     await ensure_topics(ours)
@@ -60,7 +60,7 @@ async def test_dead_letters_have_room_over_a_source_that_was_there(topics: Topic
 
 
 @pytest.mark.real_kafka
-async def test_what_the_broker_refuses_is_told_in_its_words(topics: Topics) -> None:
+async def test_refused_topic_is_reported_with_the_brokers_reason(topics: Topics) -> None:
     reports = await ensure_topics(settings(topics, topic_replication_factor=100))
     assert {report.state for report in reports} == {TopicState.REFUSED}
     assert all("InvalidReplicationFactorError" in detail for report in reports for detail in report.details)

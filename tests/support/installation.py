@@ -17,9 +17,9 @@ from consumer.embedded.hindsight import Hindsight
 from consumer.embedded.supervise import wait_until
 from consumer.http.transport import quote_segment
 from demo import recording
-from demo.findings import Metrics
-from demo.ours import Service, run
+from demo.measurements import WorkerMetrics
 from demo.recording import Json
+from demo.services import Service, run
 from demo.standin import StandIn, in_thread
 from tests.support.kafka import Broker
 
@@ -111,10 +111,10 @@ class Installation:
         run("creating topics", ["topics"], self.settings, logs / "topics.log")
 
     @contextmanager
-    def worker(self, **settings: str) -> Iterator[Metrics]:
+    def worker(self, **settings: str) -> Iterator[WorkerMetrics]:
         """A worker, as its users start it."""
         with Service("worker", self.settings | settings, self.logs / f"worker-{uuid.uuid4().hex[:6]}.log") as worker:
-            yield Metrics(worker.url)
+            yield WorkerMetrics(worker.url)
 
     def publish(self, events: Sequence[Json], headers: Sequence[Header] = ()) -> None:
         """Write events in their order, keyed as the relay does."""
@@ -207,7 +207,7 @@ def wait_until_true(what: str, condition: Any, deadline: float = DEADLINE) -> No
     assert wait_until(condition, deadline), f"not within {time.monotonic() - started:.0f} s: {what}"
 
 
-def gauge(metrics: Metrics, name: str, labels: Mapping[str, str]) -> float:
+def gauge(metrics: WorkerMetrics, name: str, labels: Mapping[str, str]) -> float:
     """A sample's value, read from a worker's /metrics now."""
     from prometheus_client.parser import text_string_to_metric_families
 

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from consumer.embedded.place import cache_dir, locked, new_home
-from consumer.embedded.served import Homed
-from consumer.embedded.supervise import Server, ServerError, free_port, listening
+from consumer.embedded.directories import cache_directory, exclusive_lock, make_home
+from consumer.embedded.managed import ManagedServerWithHome
+from consumer.embedded.supervise import ServerError, ServerProcess, free_port, listening
 
 VERSION = "4.1.1"
 POM = f"""\
@@ -57,7 +57,7 @@ def available() -> bool:
 
 def install() -> Path:
     """The directory of Kafka's jars; fetched once. Raises `ServerError`."""
-    with locked("kafka"):
+    with exclusive_lock("kafka"):
         path = _jars()
         if not _installed():
             path.mkdir(parents=True, exist_ok=True)
@@ -84,7 +84,7 @@ class Listener:
     config: Mapping[str, str]
 
 
-class JvmKafka(Homed):
+class JvmKafka(ManagedServerWithHome):
     """A one-node Apache Kafka; it keeps its ports and its data from `start` to `start`.
 
     Args:
@@ -102,13 +102,13 @@ class JvmKafka(Homed):
         self.bootstrap_servers = f"127.0.0.1:{port}"
         self.servers_of = {listener.name: f"127.0.0.1:{free_port()}" for listener in listeners}
         self._scram = [option for credential in scram for option in ("--add-scram", credential)]
-        self.home = new_home("kafka", None)
+        self.home = make_home("kafka", None)
         self._config = self.home / "server.properties"
         self._config.write_text(_properties(port, controller, self.home / "data", listeners, self.servers_of))
         (self.home / "log4j2.yaml").write_text(LOGGING)
         self._log = logs / f"{self.home.name}.log"
         self._java = ["java", *JVM, f"-Dlog4j2.configurationFile={self.home}/log4j2.yaml", "-cp", f"{install()}/*"]
-        self.server = Server(
+        self.server = ServerProcess(
             step="starting Apache Kafka",
             command=[*self._java, "kafka.Kafka", str(self._config)],
             ready=lambda: listening(port),
@@ -128,7 +128,7 @@ class JvmKafka(Homed):
 
 
 def _jars() -> Path:
-    return cache_dir() / f"kafka-{VERSION}"
+    return cache_directory() / f"kafka-{VERSION}"
 
 
 def _installed() -> bool:

@@ -12,7 +12,7 @@ from typing import Any
 import httpx
 from aiokafka import AIOKafkaProducer
 
-from demo.ours import Service, command, environment
+from demo.services import Service, command, environment
 from tests.support.installation import Installation, wait_until_true
 from tests.support.prometheus import Prometheus
 from tests.unit.deploy.promql import PROMETHEUS

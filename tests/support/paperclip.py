@@ -17,9 +17,16 @@ from pathlib import Path
 
 import httpx
 
-from consumer.embedded.place import Account, cache_dir, give, locked, new_home, other_account
-from consumer.embedded.served import Homed
-from consumer.embedded.supervise import Server, ServerError, answers, free_port
+from consumer.embedded.directories import (
+    Account,
+    cache_directory,
+    exclusive_lock,
+    make_home,
+    set_owner,
+    unprivileged_account,
+)
+from consumer.embedded.managed import ManagedServerWithHome
+from consumer.embedded.supervise import ServerError, ServerProcess, answers, free_port
 
 NAME = "paperclip"
 OWNER = "Olivia Owner"
@@ -92,8 +99,8 @@ def install(version: str) -> Packages:
     Raises:
         ServerError: npm is missing, or it failed.
     """
-    with locked(NAME):
-        path = cache_dir() / f"{NAME}-{version}"
+    with exclusive_lock(NAME):
+        path = cache_directory() / f"{NAME}-{version}"
         if not (path / "complete").exists():
             shutil.rmtree(path, ignore_errors=True)
             path.mkdir(parents=True)
@@ -131,7 +138,7 @@ def _node_package() -> str:
     return f"node-{system}-{ {'x86_64': 'x64', 'aarch64': 'arm64'}.get(machine, machine) }"
 
 
-class Paperclip(Homed):
+class Paperclip(ManagedServerWithHome):
     """One Paperclip; it keeps its port and its data from `start` to `start`.
 
     Attributes:
@@ -141,15 +148,15 @@ class Paperclip(Homed):
     """
 
     def __init__(self, packages: Packages, logs: Path, mode: Mode = Mode.LOCAL_TRUSTED) -> None:
-        account = other_account()
+        account = unprivileged_account()
         port = free_port()
         self.version = packages.version
         self.mode = mode
         self.url = f"http://127.0.0.1:{port}"
-        self.home = new_home(NAME, account)
+        self.home = make_home(NAME, account)
         self.owner = Person(self.url)
         _configure(self.home, port, mode, account)
-        self.server = Server(
+        self.server = ServerProcess(
             step=f"starting Paperclip {packages.version}",
             command=[str(packages.node), str(packages.path / "node_modules/paperclipai/dist/index.js"), "run"],
             ready=lambda: answers(f"{self.url}/api/health"),
@@ -238,9 +245,9 @@ def _configure(home: Path, port: int, mode: Mode, account: Account | None) -> No
     for part in (".paperclip", "instances", "default"):
         path /= part
         path.mkdir()
-        give(path, account)
+        set_owner(path, account)
     (path / "config.json").write_text(json.dumps(config))
-    give(path / "config.json", account)
+    set_owner(path / "config.json", account)
 
 
 def _run(command: list[str], directory: Path, log: Path | None = None) -> str:

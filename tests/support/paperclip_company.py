@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from consumer.embedded.place import give, other_account
+from consumer.embedded.directories import set_owner, unprivileged_account
 from tests.support.paperclip import Packages, Paperclip, Person, sign_up
 
 Json = dict[str, Any]
@@ -186,7 +186,7 @@ class ListenerPlugin:
         (home / "node_modules").symlink_to(packages.path / "node_modules")
         for path in (home, *home.iterdir()):
             if not path.is_symlink():
-                give(path, other_account())
+                set_owner(path, unprivileged_account())
         self.plugin = company.post("/api/plugins/install", packageName=str(home), isLocalPath=True)
         self._home = home
 

@@ -12,8 +12,8 @@ import httpx
 import pytest
 import yaml  # type: ignore[import-untyped]
 
-from consumer.embedded.served import Served
-from consumer.embedded.supervise import Server, answers, free_port
+from consumer.embedded.managed import ManagedServer
+from consumer.embedded.supervise import ServerProcess, answers, free_port
 from tests.support.kafka import REQUIRE_REAL
 
 
@@ -33,7 +33,7 @@ def promtool(*arguments: str, given: str | None = None) -> subprocess.CompletedP
     return subprocess.run([tool("promtool"), *arguments], input=given, text=True, capture_output=True, check=False)
 
 
-class Prometheus(Served):
+class Prometheus(ManagedServer):
     """A server that scrapes these addresses every second and evaluates these rule files as often.
 
     Args:
@@ -58,7 +58,7 @@ class Prometheus(Served):
             )
         )
         self._client = httpx.Client(base_url=f"{self.url}/api/v1", timeout=10)
-        self.server = Server(
+        self.server = ServerProcess(
             step="starting Prometheus",
             command=[
                 tool("prometheus"),

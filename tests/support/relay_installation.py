@@ -13,8 +13,8 @@ import httpx
 
 from consumer.embedded.hindsight import Hindsight
 from consumer.http.transport import quote_segment
-from demo.findings import Metrics
-from demo.ours import Service, command, environment
+from demo.measurements import WorkerMetrics
+from demo.services import Service, command, environment
 from tests.support.installation import Installation, RecordedCompany, wait_until_true
 from tests.support.kafka import Broker
 from tests.support.paperclip_company import PaperclipCompany, eventually
@@ -38,10 +38,10 @@ class RelayInstallation(Installation):
         self.companies = companies
 
     @contextmanager
-    def relay(self, **settings: str) -> Iterator[Metrics]:
+    def relay(self, **settings: str) -> Iterator[WorkerMetrics]:
         """A relay, as its users start it."""
         with Service("relay", self.settings | settings, self.logs / f"relay-{uuid.uuid4().hex[:6]}.log") as relay:
-            yield Metrics(relay.url)
+            yield WorkerMetrics(relay.url)
 
     def command(self, *arguments: str, expect: int | None = 0, **settings: str) -> str:
         """What a command of ours prints; fails unless it ends as expected. None: 0 or 1."""

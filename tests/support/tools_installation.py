@@ -12,9 +12,9 @@ from typing import Any
 
 import httpx
 
-from consumer.embedded.place import give, other_account
+from consumer.embedded.directories import set_owner, unprivileged_account
 from consumer.embedded.supervise import free_port
-from demo.ours import Service, command, environment
+from demo.services import Service, command, environment
 from tests.support.installation import Installation
 from tests.support.paperclip_company import Json, PaperclipCompany, eventually
 
@@ -163,7 +163,7 @@ class AgentRun:
         self._tools.company.patch(f"/api/issues/{self.issue}", status="done")
         told, out = (self._agent.home / f"{self.id}.{kind}" for kind in ("go", "out"))
         told.with_suffix(".new").write_text(script)
-        give(told.with_suffix(".new"), other_account())
+        set_owner(told.with_suffix(".new"), unprivileged_account())
         told.with_suffix(".new").rename(told)
         ended = ("succeeded", "failed", "cancelled")
         eventually(
@@ -179,7 +179,7 @@ class ProcessAgent:
     def __init__(self, installation: ToolsInstallation, name: str) -> None:
         self.home = installation.company.paperclip.home / f"agent-{uuid.uuid4().hex[:8]}"
         self.home.mkdir()
-        give(self.home, other_account())
+        set_owner(self.home, unprivileged_account())
         home = self.home
         self.id = installation.company.agent(
             name,
@@ -252,7 +252,7 @@ class Claude:
         command_file.write_text(CLAUDE)
         command_file.chmod(0o755)
         for path in (home, command_file):
-            give(path, other_account())
+            set_owner(path, unprivileged_account())
         self._seen = home / "seen.json"
         self._office = installation.company
         agents = f"/api/companies/{installation.company.id}/agents"

@@ -37,7 +37,7 @@ def asked(*extras: str, groups: tuple[str, ...] = ()) -> list[Requirement]:
         ("dev", asked(*PROJECT["project"]["optional-dependencies"], groups=("test", "lint", "ops"))),
     ],
 )
-def test_what_is_asked_for_is_locked(name: str, requirements: list[Requirement]) -> None:
+def test_every_dependency_is_locked(name: str, requirements: list[Requirement]) -> None:
     pins = locked(name)
     for requirement in requirements:
         version = pins.get(canonicalize_name(requirement.name))
@@ -45,7 +45,7 @@ def test_what_is_asked_for_is_locked(name: str, requirements: list[Requirement])
         assert requirement.specifier.contains(version, prereleases=True), f"{requirement}: {version} is locked"
 
 
-def test_the_files_agree() -> None:
+def test_lock_files_pin_the_same_versions() -> None:
     base, fast, dev, build = locked("base"), locked("fast"), locked("dev"), locked("build")
     assert base.items() <= fast.items() <= dev.items()
     assert build.items() <= dev.items()

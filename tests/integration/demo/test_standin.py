@@ -24,7 +24,7 @@ async def client(standin: StandIn) -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def test_it_serves_every_recorded_object(client: httpx.AsyncClient) -> None:
+async def test_standin_serves_every_recorded_object(client: httpx.AsyncClient) -> None:
     company = recording.company()
     assert (await client.get(f"/companies/{company['id']}")).json() == company
     assert (await client.get(f"/companies/{company['id']}/agents")).json() == recording.agents()
@@ -37,7 +37,7 @@ async def test_it_serves_every_recorded_object(client: httpx.AsyncClient) -> Non
         assert (await client.get(f"/issues/{comment['issueId']}/comments/{comment['id']}")).json() == comment
 
 
-async def test_comments_of_an_issue_newest_first_unless_asked_and_after_an_anchor(client: httpx.AsyncClient) -> None:
+async def test_standin_lists_comments_in_either_order_and_after_an_anchor(client: httpx.AsyncClient) -> None:
     path = f"/issues/{recording.issues()[0]['id']}/comments"
     newest = [row["createdAt"] for row in (await client.get(path)).json()]
     rows = (await client.get(path, params={"order": "asc"})).json()
@@ -60,14 +60,14 @@ async def test_comments_of_an_issue_newest_first_unless_asked_and_after_an_ancho
         ("/nothing", 404, "API route not found"),
     ],
 )
-async def test_what_is_missing_and_what_is_no_uuid(
+async def test_standin_answers_404_for_missing_objects_and_500_for_other_ids(
     client: httpx.AsyncClient, path: str, status: int, error: str
 ) -> None:
     reply = await client.get(path)
     assert (reply.status_code, reply.json()) == (status, {"error": error})
 
 
-async def test_a_comment_that_is_gone_answers_as_the_real_one(standin: StandIn, client: httpx.AsyncClient) -> None:
+async def test_standin_answers_404_for_a_removed_comment(standin: StandIn, client: httpx.AsyncClient) -> None:
     event, expected = COMMENT.value["event"], COMMENT.value["get"]
     comment = event["payload"]["commentId"]
     del standin.comments[comment]
@@ -75,7 +75,7 @@ async def test_a_comment_that_is_gone_answers_as_the_real_one(standin: StandIn, 
     assert (reply.status_code, reply.json()) == (expected["status"], expected["body"])
 
 
-async def test_a_key_is_demanded_everywhere_but_for_health(standin: StandIn, client: httpx.AsyncClient) -> None:
+async def test_standin_requires_the_key_except_for_health(standin: StandIn, client: httpx.AsyncClient) -> None:
     standin.key = "right"
     assert (await client.get("/health")).status_code == 200
     assert (await client.get("/agents/me")).status_code == 401
@@ -84,7 +84,7 @@ async def test_a_key_is_demanded_everywhere_but_for_health(standin: StandIn, cli
     assert ("GET", "/api/agents/me") in standin.requests
 
 
-def test_it_serves_from_a_thread_too() -> None:
+def test_standin_serves_from_a_thread() -> None:
     with in_thread(StandIn()) as standin:
         url = f"{standin.url}/api/health"
         assert httpx.get(url).json() == {"status": "ok"}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from consumer.embedded.supervise import Server, ServerError, alive, free_port, listening, wait_until
+from consumer.embedded.supervise import ServerError, ServerProcess, alive, free_port, listening, wait_until
 
 LISTEN = "import http.server, sys; http.server.HTTPServer(('127.0.0.1', int(sys.argv[1])), None).serve_forever()"
 WITH_CHILD = """
@@ -22,9 +22,9 @@ def python(code: str, *args: str) -> list[str]:
     return [sys.executable, "-c", code, *args]
 
 
-def test_serves_stops_and_serves_again_on_its_port(tmp_path: Path) -> None:
+def test_server_starts_again_on_its_port_after_a_stop(tmp_path: Path) -> None:
     port = free_port()
-    server = Server("starting it", python(LISTEN, str(port)), lambda: listening(port), tmp_path / "log")
+    server = ServerProcess("starting it", python(LISTEN, str(port)), lambda: listening(port), tmp_path / "log")
 
     for _ in range(2):
         server.start()
@@ -34,9 +34,9 @@ def test_serves_stops_and_serves_again_on_its_port(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_one_that_ends_names_the_step_the_command_and_the_end_of_its_log(tmp_path: Path) -> None:
+def test_server_that_ends_names_the_step_the_command_and_the_end_of_its_log(tmp_path: Path) -> None:
     code = "import sys; print('first'); print('no disk left', file=sys.stderr); sys.exit(3)"
-    server = Server("starting the thing", python(code), lambda: False, tmp_path / "log")
+    server = ServerProcess("starting the thing", python(code), lambda: False, tmp_path / "log")
 
     with pytest.raises(ServerError) as caught:
         server.start()
@@ -48,8 +48,10 @@ def test_one_that_ends_names_the_step_the_command_and_the_end_of_its_log(tmp_pat
     assert "no disk left" in text
 
 
-def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
-    server = Server("starting it", python(LISTEN, str(free_port())), lambda: False, tmp_path / "log", deadline=0.2)
+def test_server_that_is_never_ready_is_killed(tmp_path: Path) -> None:
+    server = ServerProcess(
+        "starting it", python(LISTEN, str(free_port())), lambda: False, tmp_path / "log", deadline=0.2
+    )
 
     with pytest.raises(ServerError, match="not ready after"):
         server.start()
@@ -57,17 +59,17 @@ def test_one_that_is_never_ready_is_ended(tmp_path: Path) -> None:
     assert not server.running
 
 
-def test_a_command_that_is_not_there(tmp_path: Path) -> None:
-    server = Server("starting it", [str(tmp_path / "absent")], lambda: True, tmp_path / "log")
+def test_missing_command_is_a_server_error(tmp_path: Path) -> None:
+    server = ServerProcess("starting it", [str(tmp_path / "absent")], lambda: True, tmp_path / "log")
 
     with pytest.raises(ServerError, match="No such file"):
         server.start()
 
 
-def test_its_children_end_with_it_though_it_ignores_sigterm(tmp_path: Path) -> None:
+def test_children_of_a_server_that_ignores_sigterm_are_killed(tmp_path: Path) -> None:
     note = tmp_path / "child"
     ready = lambda: note.exists() and note.read_text().isdigit()  # noqa: E731
-    server = Server("starting it", python(WITH_CHILD, str(note)), ready, tmp_path / "log", grace=0.3)
+    server = ServerProcess("starting it", python(WITH_CHILD, str(note)), ready, tmp_path / "log", grace=0.3)
     server.start()
     child = int(note.read_text())
     assert alive(child)
@@ -77,9 +79,9 @@ def test_its_children_end_with_it_though_it_ignores_sigterm(tmp_path: Path) -> N
     assert wait_until(lambda: not alive(child), 5)
 
 
-def test_what_left_its_group_is_reaped(tmp_path: Path) -> None:
+def test_reap_is_called_once_after_a_stop(tmp_path: Path) -> None:
     reaped: list[int] = []
-    server = Server(
+    server = ServerProcess(
         "starting it",
         python("import time; time.sleep(600)"),
         lambda: True,
@@ -92,17 +94,20 @@ def test_what_left_its_group_is_reaped(tmp_path: Path) -> None:
     assert reaped == [1]
 
 
-def test_a_process_that_exits_ends_what_it_started(tmp_path: Path) -> None:
+def test_servers_of_a_process_that_exits_are_stopped(tmp_path: Path) -> None:
     """Also when nobody stops it: at exit, and after Ctrl-C, which raises KeyboardInterrupt."""
     code = """
 import pathlib, sys
-from consumer.embedded.supervise import Server
-server = Server("x", [sys.executable, "-c", "import time; time.sleep(600)"], lambda: True, pathlib.Path(sys.argv[1]))
+from consumer.embedded.supervise import ServerProcess
+command = [sys.executable, "-c", "import time; time.sleep(600)"]
+server = ServerProcess("x", command, lambda: True, pathlib.Path(sys.argv[1]))
 server.start()
 print(server.pid, flush=True)
 raise KeyboardInterrupt
 """
-    outer = Server("starting the outer", python(code, str(tmp_path / "inner")), lambda: False, tmp_path / "outer")
+    outer = ServerProcess(
+        "starting the outer", python(code, str(tmp_path / "inner")), lambda: False, tmp_path / "outer"
+    )
     with pytest.raises(ServerError):
         outer.start()
 

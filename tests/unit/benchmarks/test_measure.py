@@ -23,7 +23,7 @@ from benchmarks.measure import (
 RESULT = Result("throughput", "ours", 64, 50.0, 1, 1234.56789, 0.96451, 250.123, 99.95, 51.23456, 54.3, 0.25)
 
 
-def test_a_line_is_one_json_object_with_the_promised_fields() -> None:
+def test_result_is_one_line_of_json_with_all_fields() -> None:
     assert "\n" not in RESULT.json
     assert json.loads(RESULT.json) == {
         "bench": "throughput",
@@ -41,13 +41,13 @@ def test_a_line_is_one_json_object_with_the_promised_fields() -> None:
     }
 
 
-def test_lines_are_read_back() -> None:
+def test_results_are_read_back_from_json() -> None:
     second = replace(RESULT, system="theirs", workers=2)
     text = f"{RESULT.json}\n\n{second.json}\n"
     assert [result.json for result in read(text)] == [RESULT.json, second.json]
 
 
-def test_the_window_leaves_the_first_and_the_last_tenth_out() -> None:
+def test_window_leaves_out_the_first_and_last_tenth() -> None:
     window = middle(100.0, 110.0)
     assert window == pytest.approx((101.0, 109.0))
     assert window.seconds == pytest.approx(8.0)
@@ -62,17 +62,17 @@ def test_the_window_leaves_the_first_and_the_last_tenth_out() -> None:
         ([1.0, 1.0], [1.0, 1.0]),
     ],
 )
-def test_which_arrivals_count(times: list[float], inside: list[float]) -> None:
+def test_within_selects_the_arrivals_in_the_window(times: list[float], inside: list[float]) -> None:
     assert times[within(times, Window(1.0, 3.0))] == inside
 
 
 @pytest.mark.parametrize(("at", "cpu"), [(9.0, 1.0), (10.0, 1.0), (10.5, 1.5), (11.0, 2.0), (12.0, 4.0), (99.0, 6.0)])
-def test_cpu_between_two_samples_is_in_proportion(at: float, cpu: float) -> None:
+def test_cpu_between_two_samples_is_interpolated(at: float, cpu: float) -> None:
     samples = [Sample(10.0, 1.0, 0.0), Sample(11.0, 2.0, 0.0), Sample(13.0, 6.0, 0.0)]
     assert cpu_at(samples, at) == pytest.approx(cpu)
 
 
-def test_a_turnaround_is_from_one_request_of_a_connection_to_its_next() -> None:
+def test_turnaround_is_the_time_between_requests_of_a_connection() -> None:
     assert turnarounds([0.0, 0.1, 0.5, 0.7, 2.0], [1, 2, 1, 2, 1]) == pytest.approx([0.5, 0.6, 1.5])
 
 
@@ -80,18 +80,18 @@ def test_a_turnaround_is_from_one_request_of_a_connection_to_its_next() -> None:
     ("values", "percent", "expected"),
     [([], 50, 0.0), ([7.0], 99, 7.0), ([3.0, 1.0, 2.0], 50, 2.0), (range(1, 101), 99, 99), (range(1, 101), 100, 100)],
 )
-def test_percentiles(values: list[float], percent: float, expected: float) -> None:
+def test_percentile_is_the_nearest_rank(values: list[float], percent: float, expected: float) -> None:
     assert percentile(values, percent) == expected
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.floats(0.01, 100))
-def test_so_many_percent_do_not_exceed_a_percentile(values: list[float], percent: float) -> None:
+def test_percentile_is_not_exceeded_by_that_percentage_of_values(values: list[float], percent: float) -> None:
     found = percentile(values, percent)
     assert found in values
     assert sum(value <= found for value in values) >= len(values) * percent / 100 - 1e-6
 
 
-def test_medians_are_of_the_runs_of_one_subject_and_size() -> None:
+def test_medians_are_computed_per_system_and_size() -> None:
     rates = (900.0, 1200.0, 1000.0)
     results = [replace(RESULT, events_per_second=rate) for rate in rates]
     results.insert(1, replace(RESULT, workers=2, events_per_second=2000.0))

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.measure import Result
-from benchmarks.report import DEFAULT, FAST, FAST_ALONE, JAVA, page, table, verdicts
+from benchmarks.report import DEFAULT, FAST, FAST_ALONE, JAVA, check_targets, page, table
 
 RESULT = Result("throughput", FAST, 64, 50.0, 1, 1200.0, 0.94, 200.0, 99.0, 51.0, 60.0, 0.2)
 JAVA_256 = replace(RESULT, bench="density", system=JAVA, in_flight=256, events_per_second=4100.0, cpu_us_per_event=280)
@@ -15,21 +15,21 @@ SCALING = replace(RESULT, bench="scaling", in_flight=16, events_per_second=310.0
 
 
 def _holds(*results: Result) -> list[bool]:
-    return [verdict.holds for verdict in verdicts(results)]
+    return [check.holds for check in check_targets(results)]
 
 
-def test_no_figures_no_verdicts() -> None:
-    assert verdicts([]) == []
-    assert verdicts([RESULT]) == []
+def test_no_results_give_no_verdicts() -> None:
+    assert check_targets([]) == []
+    assert check_targets([RESULT]) == []
 
 
 @pytest.mark.parametrize(("alone", "holds"), [(1237.0, True), (1238.0, False)])
-def test_near_the_sender(alone: float, *, holds: bool) -> None:
+def test_verdict_compares_with_the_transport_alone(alone: float, *, holds: bool) -> None:
     assert _holds(RESULT, replace(RESULT, system=FAST_ALONE, events_per_second=alone)) == [holds]
 
 
 @pytest.mark.parametrize(("java", "holds"), [(1199.0, True), (1201.0, False)])
-def test_ahead_of_java(java: float, *, holds: bool) -> None:
+def test_verdict_compares_with_java(java: float, *, holds: bool) -> None:
     assert _holds(RESULT, replace(RESULT, system=JAVA, events_per_second=java)) == [holds]
 
 
@@ -51,20 +51,20 @@ def test_two_workers_reach_javas_rate(rate: float, *, holds: bool) -> None:
 
 @pytest.mark.parametrize(("slower", "holds"), [(801.0, True), (799.0, False)])
 @pytest.mark.parametrize("bench", ["throughput", "density"])
-def test_each_of_our_senders_is_compared_with_the_best_python_peer(bench: str, slower: float, *, holds: bool) -> None:
+def test_each_backend_is_compared_with_the_best_python_peer(bench: str, slower: float, *, holds: bool) -> None:
     result = replace(RESULT, bench=bench)
     rates = {DEFAULT: slower, "FastStream, httpx": 20.0, "aiokafka, a plain loop": 800.0, "httpx alone, no Kafka": 9e9}
     results = [result, *(replace(result, system=name, events_per_second=rate) for name, rate in rates.items())]
-    assert [each.holds for each in verdicts(results) if "Python" in each.bar] == [True, holds]
+    assert [each.holds for each in check_targets(results) if "Python" in each.bar] == [True, holds]
 
 
 @pytest.mark.parametrize(("p99", "rss", "holds"), [(170.0, 150.0, [True, True]), (171.0, 151.0, [False, False])])
-def test_recall_and_memory(p99: float, rss: float, holds: list[bool]) -> None:
+def test_verdicts_on_recall_latency_and_memory(p99: float, rss: float, holds: list[bool]) -> None:
     assert _holds(replace(RECALL, p99_ms=p99, rss_mb=rss)) == holds
 
 
 @pytest.mark.parametrize(("two", "four", "holds"), [(605.0, 1179.0, [True, True]), (604.0, 1177.0, [False, False])])
-def test_scaling(two: float, four: float, holds: list[bool]) -> None:
+def test_verdicts_on_scaling(two: float, four: float, holds: list[bool]) -> None:
     results = [replace(SCALING, workers=workers, events_per_second=rate) for workers, rate in [(2, two), (4, four)]]
     assert _holds(SCALING, *results)[:2] == holds
 

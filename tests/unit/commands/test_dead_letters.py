@@ -30,14 +30,14 @@ def run(*arguments: str) -> Any:
     return CliRunner().invoke(app, ["dead-letters", *arguments], env=NEEDED)
 
 
-def test_list_hands_on_its_filter_and_limit(called: list[tuple[Any, ...]]) -> None:
+def test_list_passes_on_its_filter_and_limit(called: list[tuple[Any, ...]]) -> None:
     times = ("--since", "1970-01-01T00:01", "--until", "1970-01-01T00:02")
     result = run("list", "--reason", "rejected", "--reason", "invalid", "--event-type", "x", *times, "--json")
     assert result.exit_code == 1
     assert called == [(DeadLetterFilter(["rejected", "invalid"], ["x"], 60, 120), 50, {"as_json": True})]
 
 
-def test_redrive_hands_on_its_options(called: list[tuple[Any, ...]]) -> None:
+def test_redrive_passes_on_its_options(called: list[tuple[Any, ...]]) -> None:
     assert run("redrive").exit_code == 1
     assert run("redrive", "--dry-run", "--force", "--limit", "3").exit_code == 1
     assert called == [

@@ -2,6 +2,7 @@ import json
 import time
 from collections.abc import Callable
 from typing import Any
+from unittest.mock import AsyncMock
 
 import pytest
 import structlog
@@ -44,7 +45,7 @@ class Service:
     async def health(self) -> None:
         self._ask("health")
 
-    async def authenticate(self) -> Identity:
+    async def authenticate(self) -> Any:
         self._ask("authenticate")
         return self._identity
 
@@ -144,7 +145,7 @@ def client(send: Transport) -> HindsightClient:
 # Beyond the vectors
 
 
-async def test_all_is_well_in_one_line_each() -> None:
+async def test_all_probes_pass_with_one_line_each() -> None:
     probes = await probe_all(settings(), Service(), Service(TESTED[-1]), FINE)
     assert to_text(probes).splitlines() == [
         "✓ settings: complete",
@@ -159,7 +160,7 @@ async def test_all_is_well_in_one_line_each() -> None:
     assert passed(probes)
 
 
-async def test_health_alone_proves_no_key() -> None:
+async def test_probes_authenticate_beside_health() -> None:
     hindsight, paperclip = Service(), Service()
     await probed(hindsight, paperclip)
     assert hindsight.asked == ["health", "authenticate", "version"]
@@ -180,7 +181,7 @@ ERRORS = [
 @pytest.mark.parametrize("call", ["health", "authenticate"])
 @pytest.mark.parametrize(("error", "fix"), ERRORS)
 @pytest.mark.parametrize("name", ["hindsight", "paperclip"])
-async def test_what_fails_is_named_with_what_to_do(
+async def test_failed_probe_names_the_error_and_a_fix(
     name: str, error: Callable[[Upstream], Exception], fix: str, call: str
 ) -> None:
     raised = error(Upstream(name))
@@ -199,20 +200,29 @@ async def test_a_refusal_without_a_key_says_that_none_is_set(name: str) -> None:
     without_key: dict[str, Any] = {f"{name}_api_key": None}
     probes = await (probed(failing, **without_key) if name == "hindsight" else probed(paperclip=failing, **without_key))
     assert probes[name].mark is Mark.FAILED
-    assert probes[name].text == "asks for a key, and none is set"
+    assert probes[name].text == "requires a key, and none is set"
     assert probes[name].fix.startswith(f"set {name}_api_key (PAPERCLIP_MEMORY_{name.upper()}_API_KEY)")
 
 
+async def test_key_that_may_not_read_the_probe_bank_is_a_warning() -> None:
+    service: Any = Service()
+    service.authenticate = AsyncMock(return_value=False)
+    probe = (await probed(service))["hindsight"]
+    assert probe.mark is Mark.WARNED
+    assert "may not read the bank" in probe.text
+    assert "wrong" not in probe.fix
+
+
 @pytest.mark.parametrize("version", ["0.8.5", "0.8", "0.7.12", "unknown"])
-async def test_an_old_hindsight_is_a_warning(version: str) -> None:
+async def test_old_hindsight_is_a_warning(version: str) -> None:
     probe = (await probed(Service(version=version)))["hindsight"]
     assert probe.mark is Mark.WARNED
-    assert f"version {version}: before 0.8.6 a repeated comment is worked again" in probe.text
+    assert f"version {version}: before 0.8.6 Hindsight processes a repeated comment again" in probe.text
     assert "0.8.6" in probe.fix
 
 
 @pytest.mark.parametrize("version", ["0.8.6", "0.8.6rc1", "0.10.0", "1.0", "v2.1.0"])
-async def test_a_newer_hindsight_is_none(version: str) -> None:
+async def test_newer_hindsight_is_not_a_warning(version: str) -> None:
     assert (await probed(Service(version=version)))["hindsight"].mark is Mark.OK
 
 
@@ -221,13 +231,13 @@ async def test_a_hindsight_without_a_version_counts_as_old() -> None:
     assert "version unknown" in (await probed(service))["hindsight"].text
 
 
-async def test_keys_that_nobody_asked_for_are_said() -> None:
+async def test_probe_says_that_no_key_is_needed() -> None:
     probes = await probed(hindsight_api_key=None, paperclip_api_key=None)
     assert "answers and needs no key" in probes["hindsight"].text
     assert "answers and needs no key" in probes["paperclip"].text
 
 
-async def test_paperclip_may_be_absent_and_what_is_lost_is_said() -> None:
+async def test_missing_paperclip_names_what_is_lost() -> None:
     probes = await probe_all(settings(paperclip_api_url=None, paperclip_api_key=None), Service(), None, FINE)
     probe = probes[-1]
     assert probe.mark is Mark.ABSENT
@@ -244,7 +254,7 @@ async def test_paperclip_may_be_absent_and_what_is_lost_is_said() -> None:
         (Identity(KeyKind.BOARD, ()), Mark.WARNED, "shows no company"),
     ],
 )
-async def test_whose_key_it_is_is_said(identity: Identity, mark: Mark, text: str) -> None:
+async def test_probe_names_the_owner_of_the_key(identity: Identity, mark: Mark, text: str) -> None:
     probe = (await probed(paperclip=Service(TESTED[-1], identity)))["paperclip"]
     assert probe.mark is mark
     assert text in probe.text
@@ -258,7 +268,7 @@ async def test_a_paperclip_client_can_be_probed() -> None:
     assert (await probed(paperclip=paperclip))["paperclip"].mark is Mark.WARNED
 
 
-async def test_no_kafka_fails_with_the_servers_and_says_no_more() -> None:
+async def test_unreachable_kafka_fails_with_one_line() -> None:
     down = UpstreamDown("Kafka at a:1: refused", upstream=Upstream.KAFKA, kind=DownKind.UNREACHABLE)
     probes = await probed(survey=kafka_that_raises(down))
     assert probes["kafka"].mark is Mark.FAILED
@@ -267,14 +277,14 @@ async def test_no_kafka_fails_with_the_servers_and_says_no_more() -> None:
     assert "topics" not in probes
 
 
-async def test_topics_that_are_wanting_have_a_line_each() -> None:
+async def test_missing_and_different_topics_have_a_line_each() -> None:
     probes = await probed(
         survey=kafka_with(
             TopicReport("runs", TopicState.MISSING),
             TopicReport(
                 "comments", TopicState.DIFFERS, ("2 partitions, not 8", "cleanup.policy is compact, not delete")
             ),
-            TopicReport("recalls", TopicState.EXISTS, ("the broker does not tell its policy",)),
+            TopicReport("recalls", TopicState.EXISTS, ("the broker does not report its configuration",)),
         )
     )
     assert (
@@ -295,7 +305,7 @@ PROBES = [
 ]
 
 
-def test_people_read_lines() -> None:
+def test_text_output_has_a_line_for_each_probe() -> None:
     assert to_text(PROBES).splitlines() == [
         "✓ settings: complete",
         "✗ kafka: no connection. To do: start it",
@@ -304,7 +314,7 @@ def test_people_read_lines() -> None:
     ]
 
 
-def test_scripts_read_json() -> None:
+def test_json_output_has_all_probes() -> None:
     assert json.loads(to_json(PROBES)) == {
         "ok": False,
         "probes": [
@@ -319,21 +329,21 @@ def test_scripts_read_json() -> None:
 @pytest.mark.parametrize(
     ("mark", "ok"), [(Mark.OK, True), (Mark.WARNED, True), (Mark.ABSENT, True), (Mark.FAILED, False)]
 )
-def test_only_a_failure_fails(mark: Mark, ok: bool) -> None:
+def test_warnings_do_not_fail_the_check(mark: Mark, ok: bool) -> None:
     assert passed([Probe("settings", Mark.OK, "complete"), Probe("x", mark, "")]) is ok
 
 
-def test_a_worker_logs_each_probe_with_its_weight() -> None:
+def test_probes_are_logged_at_their_level() -> None:
     with structlog.testing.capture_logs() as logs:
         log_probes(structlog.get_logger(), PROBES)
     assert logs == [
-        {"log_level": "info", "event": "probe", "probe": "settings", "mark": "ok", "found": "complete"},
+        {"log_level": "info", "event": "probe", "probe": "settings", "mark": "ok", "result": "complete"},
         {
             "log_level": "error",
             "event": "probe",
             "probe": "kafka",
             "mark": "failed",
-            "found": "no connection",
+            "result": "no connection",
             "fix": "start it",
         },
         {
@@ -341,10 +351,10 @@ def test_a_worker_logs_each_probe_with_its_weight() -> None:
             "event": "probe",
             "probe": "topic runs",
             "mark": "warned",
-            "found": "2 partitions, not 8",
+            "result": "2 partitions, not 8",
             "fix": "alter it",
         },
-        {"log_level": "warning", "event": "probe", "probe": "paperclip", "mark": "absent", "found": "not configured"},
+        {"log_level": "warning", "event": "probe", "probe": "paperclip", "mark": "absent", "result": "not configured"},
     ]
 
 

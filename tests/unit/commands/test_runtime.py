@@ -28,7 +28,7 @@ def command(*words: str, **variables: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("words", [["check"], ["worker"], ["topics"]])
-def test_a_tls_file_that_cannot_be_used_is_a_wrong_setting(words: list[str], tmp_path: Path) -> None:
+def test_bad_tls_file_ends_the_process_with_the_exit_code_for_settings(words: list[str], tmp_path: Path) -> None:
     bad = tmp_path / "ca.pem"
     bad.write_text("no certificate")
     with command(
@@ -40,11 +40,11 @@ def test_a_tls_file_that_cannot_be_used_is_a_wrong_setting(words: list[str], tmp
     ) as process:
         said, _ = process.communicate(timeout=DEADLINE)
     assert process.returncode == ExitCode.WRONG_SETTINGS
-    assert f"kafka_ssl_cafile (PAPERCLIP_MEMORY_KAFKA_SSL_CAFILE) = {bad}: holds no PEM certificates" in said
+    assert f"kafka_ssl_cafile (PAPERCLIP_MEMORY_KAFKA_SSL_CAFILE) = {bad}: has no PEM certificates" in said
     assert "complete" not in said
 
 
-def test_a_worker_that_is_told_to_end_while_it_probes_ends() -> None:
+def test_sigterm_during_the_probes_ends_the_worker() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
         host, port = silent.getsockname()
         with command("worker", kafka_bootstrap_servers=f"{host}:{port}", worker_port="0") as process:

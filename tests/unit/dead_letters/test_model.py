@@ -123,6 +123,7 @@ def test_text_that_is_neither_time_nor_age_is_refused(text: str) -> None:
 def test_truncated_empty_and_foreign_dead_letters_cannot_be_sent_back() -> None:
     assert redrive_blocker(letter(), SOURCES) is None
     assert "last 52 of its 90 bytes" in (redrive_blocker(letter(truncated_from="90"), SOURCES) or "")
+    assert "could not read" in (redrive_blocker(letter(reason="unreadable", null_value="true"), SOURCES) or "")
     assert "neither key nor value" in (redrive_blocker(letter(null_value="true"), SOURCES) or "")
     assert "topic elsewhere" in (redrive_blocker(letter(topic="elsewhere"), SOURCES) or "")
 

@@ -21,7 +21,7 @@ def _as_before(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None
         signal.signal(number, handler)
 
 
-def test_a_step_that_fails_is_named_with_the_end_of_its_log(
+def test_failed_demo_names_the_step_and_the_end_of_its_log(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     log = tmp_path / "install.log"
@@ -42,7 +42,7 @@ def test_a_step_that_fails_is_named_with_the_end_of_its_log(
     assert "Done" not in printed
 
 
-def test_an_interrupted_demo_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_interrupted_demo_exits_with_130(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupt(_progress: object) -> Path:
         raise KeyboardInterrupt
 

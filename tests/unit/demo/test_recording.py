@@ -25,7 +25,7 @@ def test_comments() -> None:
     assert [c["authorType"] for c in comments if c["id"] not in with_event].count("user") == 1
 
 
-def test_every_object_that_an_event_names_is_there() -> None:
+def test_recording_has_every_object_that_an_event_names() -> None:
     events = recording.events()
     named = [event["payload"] for event in events]
     assert {payload["runId"] for payload in named if payload["runId"]} <= {run["id"] for run in recording.runs()}
@@ -44,7 +44,7 @@ def test_feeds() -> None:
     assert {row["id"] for row in recording.audit_comments()} <= {row["id"] for row in recording.activity()}
 
 
-def test_exchanges_have_names_of_their_own() -> None:
+def test_names_of_exchanges_are_unique() -> None:
     names = [exchange.name for exchange in recording.exchanges()]
     assert len(set(names)) == len(names) == 38
     unknown = recording.exchange("recall in an unknown bank")
@@ -54,13 +54,13 @@ def test_exchanges_have_names_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("name", recording.made_names())
-def test_made_objects_say_why(name: str) -> None:
+def test_made_objects_name_their_source_and_reason(name: str) -> None:
     made = recording.made(name)
     assert made.why
     captured = {event["eventId"] for event in recording.events()} | {row["id"] for row in recording.comments()}
     assert made.made_from in captured
 
 
-def test_what_is_returned_is_the_callers() -> None:
+def test_each_call_returns_new_objects() -> None:
     recording.events()[0]["payload"].clear()
     assert recording.events()[0]["payload"]

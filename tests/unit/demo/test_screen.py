@@ -18,7 +18,7 @@ def output(*, terminal: bool) -> tuple[Screen, io.StringIO]:
 
 
 @pytest.mark.parametrize("terminal", [False, True])
-def test_a_step_says_what_came_out(terminal: bool) -> None:
+def test_step_prints_its_result(terminal: bool) -> None:
     screen, out = output(terminal=terminal)
 
     with screen.step("Start it") as step:
@@ -28,7 +28,7 @@ def test_a_step_says_what_came_out(terminal: bool) -> None:
     assert "✓ Start it: http://127.0.0.1:1 (0.0 s)" in out.getvalue()
 
 
-def test_a_step_that_fails_does_not_say_it_ended_well() -> None:
+def test_failed_step_prints_no_result() -> None:
     screen, out = output(terminal=False)
 
     with pytest.raises(RuntimeError), screen.step("Start it"):
@@ -37,7 +37,7 @@ def test_a_step_that_fails_does_not_say_it_ended_well() -> None:
     assert out.getvalue() == "… Start it\n"
 
 
-def test_progress_is_shown_now_and_then_where_lines_stay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_printed_from_time_to_time_without_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     screen, out = output(terminal=False)
     now = 0.0
     monkeypatch.setattr(time, "monotonic", lambda: now)
@@ -50,7 +50,7 @@ def test_progress_is_shown_now_and_then_where_lines_stay(monkeypatch: pytest.Mon
     assert out.getvalue().splitlines()[1:-1] == ["    5 s · package 5", "    10 s · package 10"]
 
 
-def test_text_is_neither_wrapped_nor_read_as_markup() -> None:
+def test_text_is_not_wrapped_or_parsed_as_markup() -> None:
     screen, out = output(terminal=False)
     screen.text("[bold]" + "x" * 100)
     assert out.getvalue() == "[bold]" + "x" * 100 + "\n"

@@ -14,17 +14,17 @@ def nearness(one: str, other: str) -> float:
 
 
 @given(st.text())
-def test_a_vector_has_the_length_one(text: str) -> None:
+def test_vector_has_length_one(text: str) -> None:
     vector = embed(text)
     assert len(vector) == DIMENSIONS
     assert math.isclose(math.hypot(*vector), 1.0)
 
 
-def test_the_same_words_are_the_same_whatever_their_case_and_punctuation() -> None:
+def test_case_and_punctuation_do_not_change_the_vector() -> None:
     assert nearness("Tokens expire after 24h.", "tokens, expire: AFTER 24h") == pytest.approx(1.0)
 
 
-def test_texts_that_share_words_are_nearer_than_others() -> None:
+def test_texts_that_share_words_are_more_similar() -> None:
     query = "when do tokens expire"
     assert nearness(query, "Decision: tokens expire after 24h") > nearness(
         query, "The release notes go out on Thursday"

@@ -361,12 +361,17 @@ async def test_metrics_that_are_not_served_are_none(status: int) -> None:
 )
 async def test_authenticate_returns_for_an_accepted_key(reply: Response) -> None:
     hindsight, send = client(reply)
-    await hindsight.authenticate()
+    assert await hindsight.authenticate()
     assert send.lines == ["GET /base/v1/default/banks/paperclip-memory-check/stats"]
     assert (send.asked[0].timeout, send.asked[0].operation) == (5.0, "authenticate")
 
 
-@pytest.mark.parametrize("status", [401, 402, 403])
+async def test_authenticate_tells_a_key_that_may_not_see_the_probe_bank_from_a_bad_one() -> None:
+    hindsight, _ = client(answer(403, {"detail": "Forbidden"}))
+    assert not await hindsight.authenticate()
+
+
+@pytest.mark.parametrize("status", [401, 402])
 async def test_authenticate_raises_for_a_refused_key(status: int) -> None:
     hindsight, _ = client(answer(status, {"detail": "Authentication failed: Invalid API key"}))
     with pytest.raises(UpstreamDown, match="refuses our key"):

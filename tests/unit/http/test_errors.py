@@ -59,19 +59,19 @@ def verdict(error: HandlingError) -> object:
         *((status, Transient) for status in (0, 100, 199, 600, 999)),
     ],
 )
-def test_statuses(upstream: Upstream, status: int, expected: object) -> None:
+def test_status_maps_to_its_error(upstream: Upstream, status: int, expected: object) -> None:
     error = of(answer(status, OWN_404[upstream]), upstream)
     assert verdict(error) == expected
     assert error.upstream is upstream
 
 
-def test_403_is_hindsights_refusal_but_only_of_this_record_at_paperclip() -> None:
+def test_403_is_a_refused_key_at_hindsight_and_a_forbidden_record_at_paperclip() -> None:
     assert verdict(of(answer(403, {"detail": "no"}), HINDSIGHT)) is DownKind.REFUSED
     elsewhere = {"error": "Agent key cannot access another company"}
     assert verdict(of(answer(403, elsewhere), PAPERCLIP)) is DeadLetterReason.FORBIDDEN
 
 
-def test_a_paperclip_key_whose_user_is_gone_is_refused() -> None:
+def test_paperclip_key_of_a_removed_user_is_a_refused_key() -> None:
     """Its 403 comes whatever is asked, so no record is to blame."""
     body = {"error": "Responsible user is unavailable for this agent key", "code": "RESPONSIBLE_USER_UNAVAILABLE"}
     assert verdict(of(answer(403, body), PAPERCLIP)) is DownKind.REFUSED
@@ -93,7 +93,7 @@ def test_a_paperclip_key_whose_user_is_gone_is_refused() -> None:
         b"[" * 100_000,
     ],
 )
-def test_a_404_that_is_not_the_upstreams_own_passes(upstream: Upstream, body: bytes) -> None:
+def test_404_of_a_proxy_is_transient(upstream: Upstream, body: bytes) -> None:
     reply = answer(404, body)
     assert missing(reply, upstream) is None
     error = of(reply, upstream)
@@ -102,7 +102,7 @@ def test_a_404_that_is_not_the_upstreams_own_passes(upstream: Upstream, body: by
 
 
 @pytest.mark.parametrize("upstream", BOTH)
-def test_what_the_upstream_says_is_missing(upstream: Upstream) -> None:
+def test_missing_returns_the_upstreams_own_text(upstream: Upstream) -> None:
     (said,) = OWN_404[upstream].values()
     assert missing(answer(404, OWN_404[upstream]), upstream) == said
 
@@ -112,7 +112,7 @@ def test_what_the_upstream_says_is_missing(upstream: Upstream) -> None:
     ("error", "expected"),
     [(ConnectError("x"), DownKind.UNREACHABLE), (RequestTimeout("x"), Transient), (ConnectionLost("x"), Transient)],
 )
-def test_no_reply(upstream: Upstream, error: TransportError, expected: object) -> None:
+def test_transport_error_maps_to_its_error(upstream: Upstream, error: TransportError, expected: object) -> None:
     assert verdict(of(error, upstream)) == expected
 
 
@@ -136,13 +136,13 @@ def test_no_reply(upstream: Upstream, error: TransportError, expected: object) -
     ],
 )
 @pytest.mark.parametrize("status", [429, 503, 409])
-def test_retry_after(status: int, headers: dict[str, str], expected: float | None) -> None:
+def test_retry_after_is_read_as_seconds_or_date(status: int, headers: dict[str, str], expected: float | None) -> None:
     error = of(answer(status, headers=headers))
     assert isinstance(error, Transient)
     assert error.retry_after == expected
 
 
-def test_messages_name_what_failed_and_where() -> None:
+def test_messages_name_operation_and_base_url() -> None:
     assert str(of(answer(503))) == f"Hindsight answered 503: {ABOUT}"
     assert str(of(answer(401), PAPERCLIP)) == f"Paperclip refuses our key with 401: {ABOUT}"
     assert str(of(answer(200, b"<html>"))) == (
@@ -154,7 +154,7 @@ def test_messages_name_what_failed_and_where() -> None:
     assert str(of(ResponseTooLarge())) == f"Hindsight: {ABOUT}: the response is larger than 32 MiB"
 
 
-def test_a_422_says_which_field_and_never_what_stood_there() -> None:
+def test_422_names_the_fields_without_their_values() -> None:
     detail = [
         {"type": "value_error", "loc": ["body", "items", 0, "content"], "msg": "secret", "input": "secret"},
         {"type": "string_type", "loc": ["body", "a secret key"], "input": None},
@@ -184,7 +184,7 @@ BODIES = st.binary(max_size=20) | st.builds(
     headers=st.dictionaries(st.sampled_from(["retry-after", "date"]), st.text(max_size=40), max_size=2),
     upstream=st.sampled_from(BOTH),
 )
-def test_every_reply_has_a_meaning(status: int, body: bytes, headers: dict[str, str], upstream: Upstream) -> None:
+def test_any_response_maps_to_an_error(status: int, body: bytes, headers: dict[str, str], upstream: Upstream) -> None:
     error = of(Response(status, headers, body), upstream)
     assert isinstance(error, Permanent | Transient | UpstreamDown)
     assert error.upstream is upstream

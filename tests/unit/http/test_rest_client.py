@@ -22,7 +22,7 @@ def rest(send: Scripted, key: str | None = "s3cret") -> RestClient:
     return RestClient(send, BASE, Upstream.HINDSIGHT, key=key, user_agent="paperclip-memory/1.2.3", timeout=15)
 
 
-async def test_a_request_with_a_body() -> None:
+async def test_request_with_a_body_is_ascii_json() -> None:
     send = Scripted([answer(200)])
     await rest(send).call(Operation.ASK, "POST", "/v1/x", {"text": "é\ud83d", "n": 1})
     (request,) = send.asked
@@ -36,7 +36,7 @@ async def test_a_request_with_a_body() -> None:
     }
 
 
-async def test_a_request_without_body_and_key() -> None:
+async def test_request_without_body_and_key_has_neither_header() -> None:
     send = Scripted([answer(204)])
     await rest(send, key=None).call(Operation.ASK, "GET", "/v1/x", timeout=5)
     (request,) = send.asked
@@ -45,13 +45,13 @@ async def test_a_request_without_body_and_key() -> None:
 
 
 @pytest.mark.parametrize("key", ["two\nlines", "tab\t", "schlüssel"])
-def test_a_key_that_no_header_can_carry(key: str) -> None:
+def test_key_that_a_header_cannot_carry_is_refused(key: str) -> None:
     with pytest.raises(ValueError, match="API key of hindsight") as caught:
         rest(Scripted([]), key=key)
     assert key not in str(caught.value)
 
 
-async def test_accepted_statuses_are_replies_and_others_errors() -> None:
+async def test_accepted_statuses_return_and_others_raise() -> None:
     send = Scripted([answer(404, b"x"), answer(422, {"detail": []}), answer(401), ConnectionLost("reset")])
     asking = rest(send)
     assert (await asking.call(Operation.ASK, "GET", "/", accept=(404,))).body == b"x"
@@ -74,7 +74,7 @@ async def test_accepted_statuses_are_replies_and_others_errors() -> None:
         b"[" * 100_000,
     ],
 )
-async def test_another_body_than_promised_is_transient_and_stays_private(body: bytes) -> None:
+async def test_unexpected_body_is_transient_and_not_quoted(body: bytes) -> None:
     def parse(value: Any) -> int:
         return int(value["a"])
 
@@ -83,7 +83,7 @@ async def test_another_body_than_promised_is_transient_and_stays_private(body: b
     assert "hush" not in "".join(traceback.format_exception(caught.value))
 
 
-def test_a_body_as_promised() -> None:
+def test_expected_body_is_parsed() -> None:
     assert rest(Scripted([])).read(answer(200, {"a": 1}), Operation.ASK, lambda value: value["a"]) == 1
 
 

@@ -17,12 +17,12 @@ from consumer.http.transport import Request, Response, base_url, limit_in_flight
         ("http://[::1]:80/x", "http://[::1]:80/x"),
     ],
 )
-def test_a_base_url_keeps_its_path_and_loses_the_rest(given_url: str, expected: str) -> None:
+def test_base_url_keeps_its_path_only(given_url: str, expected: str) -> None:
     assert base_url(given_url) == expected
 
 
 @pytest.mark.parametrize("url", ["", "localhost:8888", "ftp://h/", "http://", "/path", "https:///path"])
-def test_no_base_url(url: str) -> None:
+def test_invalid_base_url_is_refused(url: str) -> None:
     with pytest.raises(ValueError, match="is not an absolute http:// or https:// URL"):
         base_url(url)
 
@@ -34,11 +34,11 @@ def test_credentials_in_a_url_are_refused_and_not_repeated() -> None:
 
 
 @given(st.text(st.characters(exclude_categories=["Cs"])))
-def test_a_segment_is_one_segment(text: str) -> None:
+def test_quoted_segment_stays_one_segment(text: str) -> None:
     assert not set(quote_segment(text)) & set("/?#:@+ &")
 
 
-def test_a_bank_id_in_a_path() -> None:
+def test_bank_id_is_quoted() -> None:
     assert quote_segment("paperclip::c::a/b@c+d é") == "paperclip%3A%3Ac%3A%3Aa%2Fb%40c%2Bd%20%C3%A9"
 
 

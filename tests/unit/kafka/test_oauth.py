@@ -44,14 +44,14 @@ class Server:
             self.opened -= 1
 
     def credentials(self, scope: str | None = None) -> ClientCredentials:
-        return ClientCredentials(URL, "us", SECRET, scope, open_send=self.open, timeout=5.0, now=lambda: self.now)
+        return ClientCredentials(URL, "us", SECRET, scope, open_transport=self.open, timeout=5.0, now=lambda: self.now)
 
 
 def ok(**answer: Any) -> Response:
     return Response(200, {}, json.dumps(answer).encode())
 
 
-async def test_it_asks_as_rfc_6749_says() -> None:
+async def test_token_request_follows_rfc_6749() -> None:
     server = Server(ok(access_token="t", expires_in=60))
     assert await server.credentials(scope="kafka read").token() == "t"
     [request] = server.asked
@@ -63,13 +63,13 @@ async def test_it_asks_as_rfc_6749_says() -> None:
     assert server.opened == 0
 
 
-async def test_no_scope_is_asked_for_where_none_is_set() -> None:
+async def test_scope_is_omitted_when_unset() -> None:
     server = Server(ok(access_token="t"))
     await server.credentials().token()
     assert server.asked[0].body == b"grant_type=client_credentials"
 
 
-async def test_a_token_serves_for_most_of_its_lifetime() -> None:
+async def test_token_is_reused_for_most_of_its_lifetime() -> None:
     server = Server(ok(access_token="first", expires_in=100), ok(access_token="second", expires_in=100))
     credentials = server.credentials()
     seen = []
@@ -78,7 +78,7 @@ async def test_a_token_serves_for_most_of_its_lifetime() -> None:
     assert seen == ["first", "first", "second", "second"]
 
 
-async def test_a_token_without_a_lifetime_serves_a_few_minutes() -> None:
+async def test_token_without_a_lifetime_is_reused_for_minutes() -> None:
     server = Server(ok(access_token="first"), ok(access_token="second", expires_in="soon"))
     credentials = server.credentials()
     seen = []
@@ -87,7 +87,7 @@ async def test_a_token_without_a_lifetime_serves_a_few_minutes() -> None:
     assert seen == ["first", "first", "second", "second"]
 
 
-async def test_connections_that_begin_together_share_one_request() -> None:
+async def test_concurrent_connections_share_one_token_request() -> None:
     server = Server(ok(access_token="t", expires_in=100))
     credentials = server.credentials()
     assert await asyncio.gather(*(credentials.token() for _ in range(5))) == ["t"] * 5
@@ -99,16 +99,16 @@ async def test_connections_that_begin_together_share_one_request() -> None:
     [
         (Response(401, {}, b'{"error_description": "se:same is wrong"}'), "status 401"),
         (Response(302, {"location": "/login"}, b""), "status 302"),
-        (Response(200, {}, b"<html>"), "the reply is no JSON"),
-        (Response(200, {}, b"[]"), "the reply has no access_token"),
-        (ok(token="t"), "the reply has no access_token"),
-        (ok(access_token=""), "the reply has no access_token"),
-        (ok(access_token=7), "the reply has no access_token"),
+        (Response(200, {}, b"<html>"), "the response is not JSON"),
+        (Response(200, {}, b"[]"), "the response has no access_token"),
+        (ok(token="t"), "the response has no access_token"),
+        (ok(access_token=""), "the response has no access_token"),
+        (ok(access_token=7), "the response has no access_token"),
         (ConnectError("connection refused"), "connection refused"),
         (RequestTimeout(), "RequestTimeout"),
     ],
 )
-async def test_no_token_is_an_error_that_aiokafka_tries_again(answer: Response | TransportError, reason: str) -> None:
+async def test_missing_token_is_an_error_that_aiokafka_retries(answer: Response | TransportError, reason: str) -> None:
     server = Server(answer, ok(access_token="t"))
     credentials = server.credentials()
     with pytest.raises(KafkaConnectionError) as caught:
@@ -119,7 +119,7 @@ async def test_no_token_is_an_error_that_aiokafka_tries_again(answer: Response |
     assert await credentials.token() == "t"
 
 
-async def test_the_settings_say_all_of_it() -> None:
+async def test_credentials_come_from_the_settings() -> None:
     settings = Settings(
         hindsight_api_url="http://localhost:8888",
         kafka_security_protocol="SASL_SSL",

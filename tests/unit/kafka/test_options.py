@@ -38,7 +38,7 @@ def _locked(key: bytes, password: bytes) -> bytes:
     )
 
 
-def test_a_plain_broker_needs_no_more_than_its_address() -> None:
+def test_plaintext_options_have_only_the_address() -> None:
     assert client_options(settings(kafka_bootstrap_servers="a:1,b:2", kafka_client_id="us")) == {
         "bootstrap_servers": "a:1,b:2",
         "client_id": "us",
@@ -47,7 +47,7 @@ def test_a_plain_broker_needs_no_more_than_its_address() -> None:
 
 
 @pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"])
-def test_passwords_are_handed_on(mechanism: str) -> None:
+def test_password_is_passed_to_the_client(mechanism: str) -> None:
     options = client_options(
         settings(
             kafka_security_protocol="SASL_PLAINTEXT",
@@ -79,7 +79,7 @@ async def test_oauthbearer_has_a_token_provider_and_no_password() -> None:
     assert "sasl_plain_password" not in options
 
 
-def test_tls_checks_names_and_trusts_the_given_ca_alone(files: Path) -> None:
+def test_tls_checks_host_names_and_trusts_only_the_given_ca(files: Path) -> None:
     context = client_options(settings(kafka_security_protocol="SSL", kafka_ssl_cafile=files / "ca.pem"))["ssl_context"]
     assert context.check_hostname
     assert context.verify_mode is ssl.CERT_REQUIRED
@@ -87,7 +87,7 @@ def test_tls_checks_names_and_trusts_the_given_ca_alone(files: Path) -> None:
     assert dict(pair for [pair] in ca["subject"])["organizationName"].startswith("trustme")
 
 
-def test_tls_trusts_the_system_where_no_ca_is_given() -> None:
+def test_tls_trusts_the_systems_cas_by_default() -> None:
     context = client_options(settings(kafka_security_protocol="SSL"))["ssl_context"]
     assert context.verify_mode is ssl.CERT_REQUIRED
 
@@ -120,7 +120,7 @@ def test_client_certificates_are_loaded(files: Path, tls: dict[str, str]) -> Non
     ],
     ids=["no CA", "no certificate", "no key", "no password", "wrong password"],
 )
-def test_files_that_cannot_be_used_are_settings_errors(files: Path, tls: dict[str, str], named: str) -> None:
+def test_unusable_tls_files_are_settings_errors(files: Path, tls: dict[str, str], named: str) -> None:
     given = {name: value if name.endswith("password") else files / value for name, value in tls.items()}
     with pytest.raises(SettingsError) as caught:
         client_options(settings(kafka_security_protocol="SSL", **given))
@@ -131,14 +131,14 @@ def test_files_that_cannot_be_used_are_settings_errors(files: Path, tls: dict[st
 
 
 @pytest.mark.parametrize("rack", ["eu-1a", None])
-def test_consumers_know_their_rack(rack: str | None) -> None:
+def test_consumer_options_have_the_rack(rack: str | None) -> None:
     options = consumer_options(settings(kafka_rack=rack))
     assert options["client_rack"] == rack
     assert options["bootstrap_servers"] == "localhost:9092"
 
 
 @pytest.mark.parametrize("idempotence", [True, False])
-async def test_producers_wait_for_all_replicas(idempotence: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_producer_requires_all_replicas(idempotence: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr("consumer.kafka.options.AIOKafkaProducer", given.update)
     producer(settings(kafka_enable_idempotence=idempotence))
@@ -153,5 +153,5 @@ async def test_producers_wait_for_all_replicas(idempotence: bool, monkeypatch: p
     }
 
 
-async def test_aiokafka_takes_the_producers_options() -> None:
+async def test_aiokafka_accepts_the_producers_options() -> None:
     await producer(settings()).stop()

@@ -81,7 +81,7 @@ def states(reports: list[TopicReport]) -> dict[str, TopicState]:
     return {report.name: report.state for report in reports}
 
 
-def test_the_topics_are_those_of_the_design() -> None:
+def test_topics_and_their_default_configuration() -> None:
     assert {spec.name: dict(spec.configs) for spec in topic_specs(settings(), 2_000_000)} == {
         RUNS: {"cleanup.policy": "delete", "retention.ms": str(7 * DAY)},
         COMMENTS: {"cleanup.policy": "delete", "retention.ms": str(7 * DAY)},
@@ -96,12 +96,13 @@ def test_the_topics_are_those_of_the_design() -> None:
     assert {spec.partitions for spec in topic_specs(settings())} == {8}
 
 
-def test_names_and_partitions_are_settings() -> None:
+def test_topic_names_and_partitions_come_from_the_settings() -> None:
     specs = topic_specs(settings(topic_recalls="recalls", topic_partitions=3))
     assert [spec.name for spec in specs] == [RUNS, COMMENTS, "recalls", CHECKPOINTS, DEAD_LETTERS]
     assert {spec.partitions for spec in specs} == {3}
 
 
+UNREPORTED = "the broker does not report its configuration"
 SPEC = TopicSpec(
     "t", 8, {"cleanup.policy": "compact,delete", "retention.ms": "1000", "segment.ms": "100", "max.message.bytes": "50"}
 )
@@ -126,7 +127,7 @@ FITS = {"cleanup.policy": "compact,delete", "retention.ms": "1000", "segment.ms"
         (1, {"max.message.bytes": "-1"}, ("1 partitions, not 8", "max.message.bytes is -1, not 50")),
     ],
 )
-def test_a_topic_differs_where_it_holds_less_than_it_must(
+def test_topic_differs_if_it_holds_less_than_required(
     partitions: int, configs: dict[str, str], details: tuple[str, ...]
 ) -> None:
     state = TopicState.DIFFERS if details else TopicState.EXISTS
@@ -134,12 +135,12 @@ def test_a_topic_differs_where_it_holds_less_than_it_must(
 
 
 @pytest.mark.parametrize("configs", [None, {}])
-def test_a_policy_that_the_broker_does_not_tell_is_said(configs: dict[str, str] | None) -> None:
-    assert compare(SPEC, 8, configs) == TopicReport("t", TopicState.EXISTS, ("the broker does not tell its policy",))
+def test_unreported_configuration_is_noted(configs: dict[str, str] | None) -> None:
+    assert compare(SPEC, 8, configs) == TopicReport("t", TopicState.EXISTS, (UNREPORTED,))
     assert compare(SPEC, 1, configs) == TopicReport("t", TopicState.DIFFERS, ("1 partitions, not 8",))
 
 
-def test_what_is_told_is_compared_even_if_it_is_not_all() -> None:
+def test_partially_reported_configuration_is_compared() -> None:
     report = compare(SPEC, 8, {"cleanup.policy": "delete"})
     assert report.details == ("cleanup.policy is delete, not compact,delete",)
 
@@ -153,7 +154,7 @@ async def test_missing_topics_are_created_once() -> None:
     assert kafka.topics == before
 
 
-async def test_creation_waits_until_the_topics_can_be_seen() -> None:
+async def test_creation_waits_until_the_topics_are_visible() -> None:
     kafka = Kafka(lag=2)
     assert states(await ensure(kafka, settings())) == dict.fromkeys(ALL, TopicState.CREATED)
     assert states(await survey(kafka, settings())) == dict.fromkeys(ALL, TopicState.EXISTS)
@@ -165,7 +166,7 @@ async def test_dead_letters_have_room_for_the_largest_source_record() -> None:
     assert kafka.topics[DEAD_LETTERS][1]["max.message.bytes"] == str(5_000_000 + 65_536)
 
 
-async def test_dead_letters_have_room_where_a_source_was_there_before() -> None:
+async def test_dead_letters_have_room_if_a_source_existed_before() -> None:
     kafka = Kafka()
     kafka.add(COMMENTS, max_message_bytes="9000000")
     await ensure(kafka, settings())
@@ -188,7 +189,7 @@ async def test_replicas_are_the_brokers_default_unless_set(setting: int | None, 
     assert kafka.replicas == dict.fromkeys(ALL, factor)
 
 
-async def test_topics_that_are_there_are_left_as_they_are() -> None:
+async def test_existing_topics_are_not_changed() -> None:
     kafka = Kafka()
     kafka.add(RECALLS, partitions=2, cleanup_policy="delete")
     reports = {report.name: report for report in await ensure(kafka, settings())}
@@ -198,7 +199,7 @@ async def test_topics_that_are_there_are_left_as_they_are() -> None:
     assert reports[RUNS].state is TopicState.CREATED
 
 
-async def test_a_refusal_is_told_in_kafkas_words_and_stops_nothing_else() -> None:
+async def test_refusal_is_reported_with_kafkas_reason_and_others_are_created() -> None:
     kafka = Kafka()
     kafka.refusals = {RUNS: (38, "only 1 broker"), DEAD_LETTERS: (29, None)}
     reports = {report.name: report for report in await ensure(kafka, settings())}
@@ -208,36 +209,36 @@ async def test_a_refusal_is_told_in_kafkas_words_and_stops_nothing_else() -> Non
     assert reports[COMMENTS].state is TopicState.CREATED
 
 
-async def test_a_topic_that_another_created_first_exists() -> None:
+async def test_topic_created_concurrently_exists() -> None:
     kafka = Kafka()
     kafka.refusals = {RUNS: (36, "already exists")}
     reports = {report.name: report for report in await ensure(kafka, settings())}
-    assert reports[RUNS] == TopicReport(RUNS, TopicState.EXISTS, ("created by another just now",))
+    assert reports[RUNS] == TopicReport(RUNS, TopicState.EXISTS, ("created concurrently",))
 
 
-async def test_a_survey_creates_nothing() -> None:
+async def test_survey_creates_no_topic() -> None:
     kafka = Kafka()
     assert states(await survey(kafka, settings())) == dict.fromkeys(ALL, TopicState.MISSING)
     assert kafka.topics == {}
 
 
-async def test_a_broker_that_tells_no_policies_serves_all_the_same() -> None:
+async def test_broker_without_configurations_is_accepted() -> None:
     kafka = Kafka(tells=False)
     assert states(await ensure(kafka, settings())) == dict.fromkeys(ALL, TopicState.CREATED)
     assert kafka.topics[DEAD_LETTERS][1]["max.message.bytes"] == str(DEFAULT_LIMIT + 65_536)
-    assert {report.details for report in await survey(kafka, settings())} == {("the broker does not tell its policy",)}
+    assert {report.details for report in await survey(kafka, settings())} == {(UNREPORTED,)}
 
 
-async def test_a_policy_that_we_may_not_see_is_said() -> None:
+async def test_configuration_without_permission_is_noted() -> None:
     kafka = Kafka()
     await ensure(kafka, settings())
     kafka.hidden = {RECALLS}
     reports = {report.name: report for report in await survey(kafka, settings())}
-    assert reports[RECALLS].details == ("the broker does not tell its policy",)
+    assert reports[RECALLS].details == (UNREPORTED,)
     assert reports[RUNS].details == ()
 
 
-async def test_no_broker_is_an_upstream_that_is_down_with_the_reason() -> None:
+async def test_unreachable_broker_is_upstream_down_with_the_reason() -> None:
     with pytest.raises(UpstreamDown) as caught:
         await survey_topics(settings(kafka_bootstrap_servers="127.0.0.1:1"))
     assert (caught.value.upstream, caught.value.kind) == (Upstream.KAFKA, DownKind.UNREACHABLE)

@@ -1,6 +1,7 @@
 """The audit: what counts as stored, missing, stale, duplicate and orphaned."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -9,7 +10,7 @@ from consumer.handlers.results import SkipReason
 from consumer.memory.documents import Operation
 from consumer.memory.policy import BankPart
 from consumer.reconcile.audit import SETTLE_TIME
-from consumer.reconcile.findings import Kind, Report
+from consumer.reconcile.findings import BankOperation, Finding, Kind, Report
 from consumer.reconcile.report import render_json, render_text
 from consumer.relay.event_builder import CREATED, event_id
 from schemas.timestamps import format_timestamp
@@ -187,6 +188,47 @@ async def test_failed_operation_of_another_document_is_listed_and_no_fault(compa
     report = await company.audit()
     assert report.clean
     assert "operation op-1 failed: retain of tool-1" in render_text(report, None)
+
+
+async def test_failed_operation_of_a_stored_or_still_pending_document_is_not_listed(
+    company: ReconcileHarness,
+) -> None:
+    now = format_timestamp(company.feed.now + 60)
+    company.hindsight.store(company.adas_bank, "stored")
+    company.hindsight.operations_by_bank[company.adas_bank] = [
+        Operation("op-1", "retain", "failed", "stored", now),
+        Operation("op-2", "retain", "failed", "pending", now),
+        Operation("op-3", "retain", "pending", "pending", now),
+    ]
+    report = await company.audit()
+    assert (report.failed, report.stalled) == ([], [])
+
+
+def test_text_report_has_a_line_for_everything() -> None:
+    findings = [Finding(Kind.DUPLICATE, f"c-{number}", "i-1", "b-1", ("b-2",), "why") for number in range(21)]
+    report = Report("acme", 30, 9, 1, 2, Counter({SkipReason.NO_AGENT: 3}), findings, ["d-1"])
+    report.stalled = [BankOperation("b-1", Operation("op-1", "retain", "processing", "d-2"))]
+    report.notes = ["issue i-2 could not be read: 403"]
+    summary, *lines = render_text(report, 21).splitlines()
+    assert summary.startswith("company acme: 30 comments; 9 stored (1 in another bank than the settings choose today)")
+    assert summary.endswith(", 2 waiting for Hindsight")
+    assert lines[:3] == [
+        "  skipped: 3 no_agent",
+        "  21 duplicate: more than one bank holds the document",
+        "    c-0 of issue i-1: belongs in b-1, is in b-2; why",
+    ]
+    assert lines[22:] == [
+        "    … and 1 more (--json has all)",
+        "  operation op-1 stalled: retain of d-2, bank b-1, processing",
+        "  1 documents of comments that Paperclip does not show: left alone",
+        "  note: issue i-2 could not be read: 403",
+        "  21 repaired or sent to the workers: run the audit again when they are done",
+    ]
+
+
+def test_text_report_of_a_clean_company_is_two_lines() -> None:
+    report = Report("acme", comments=3, stored=3)
+    assert render_text(report, None).splitlines() == ["company acme: 3 comments; 3 stored", "  nothing to repair"]
 
 
 def test_json_report_has_the_counts() -> None:

@@ -30,7 +30,9 @@ async def test_repair_publishes_missing_and_orphaned_comments_and_removes_duplic
     report = await company.audit()
     company.feed.advance(10)
     company.feed.assign(issue, company.bea)
+    company.feed.calls.clear()
     assert await company.repair(report) == 3
+    assert company.feed.calls["issue_json"] == 0  # the audit has read it
     assert company.publisher.published == [(CREATED, missing), (DELETED, orphaned)]
     created = company.publisher.events[0]
     assert (created.replay, created.repair) == (True, "audit 1")

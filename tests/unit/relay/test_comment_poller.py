@@ -94,6 +94,18 @@ async def test_comment_without_activity_is_published_once_it_is_settled(relay: R
     assert relay.publisher.published == [(CREATED, comment)]
 
 
+async def test_issue_is_embedded_in_a_comment_without_activity_only_if_no_agent_wrote_it(relay: RelayHarness) -> None:
+    ada = relay.feed.agent_ids[0]
+    issue = relay.feed.add_issue(agent=ada)
+    relay.feed.add_comment(issue, agent=ada, audited=False)
+    relay.feed.add_comment(issue, audited=False, derivedAuthorAgentId=ada)
+    relay.feed.add_comment(issue, audited=False)
+    relay.feed.advance(module.SETTLE_TIME)
+    await relay.poll_comments()
+    assert ["issue" in event.embedded for event in relay.publisher.events] == [False, False, True]
+    assert all(event.embedded["comment"]["id"] == event.key for event in relay.publisher.events)
+
+
 async def test_position_stays_behind_an_issue_with_an_unsettled_comment(relay: RelayHarness) -> None:
     relay.feed.add_comment(relay.feed.add_issue(), audited=False)
     await relay.poll_comments()

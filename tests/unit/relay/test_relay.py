@@ -71,6 +71,7 @@ async def test_new_company_is_followed_and_a_gone_one_is_not_without_a_restart(h
 
     await run(harness.relay(), changed)
     assert harness.followers[new].stopped  # with the relay itself
+    assert harness.notices.count("the key can no longer see a company: not following it") == 1
 
 
 async def test_only_configured_companies_are_followed_and_an_invisible_one_is_a_notice(harness: RelayHarness) -> None:

@@ -36,7 +36,7 @@ def started(**fields: Any) -> dict[str, Any]:
 
 
 @given(objects)
-def test_any_json_object_comes_back(value: dict[str, JsonValue]) -> None:
+def test_any_json_object_round_trips(value: dict[str, JsonValue]) -> None:
     data = encode(value)
     assert data.isascii()
     assert decode(data) == paired(value)
@@ -97,7 +97,7 @@ def test_made_events_round_trip(name: str) -> None:
         (b'{"a":' + b"9" * 5000 + b"}", "JSON integer of more than 4300 digits"),
     ],
 )
-def test_what_cannot_be_decoded(value: bytes | None, says: str) -> None:
+def test_undecodable_value_is_a_value_error(value: bytes | None, says: str) -> None:
     with pytest.raises(ValueError, match=r".") as caught:
         decode(value)
     assert says in str(caught.value)
@@ -110,13 +110,13 @@ def test_any_bytes_are_an_object_or_a_value_error(value: bytes) -> None:
         assert isinstance(decode(value), dict)
 
 
-def test_lone_surrogates_come_through_as_escapes() -> None:
+def test_lone_surrogates_round_trip_as_escapes() -> None:
     assert decode(b'{"a":"x\\ud83c"}') == {"a": "x\ud83c"}
     assert encode({"a": "x\ud83c"}) == b'{"a":"x\\ud83c"}'
 
 
 @pytest.mark.parametrize("number", [float("inf"), float("nan")])
-def test_what_cannot_be_encoded(number: float) -> None:
+def test_unencodable_value_is_a_value_error(number: float) -> None:
     with pytest.raises(ValueError, match="JSON compliant"):
         encode({"a": number})
 
@@ -127,7 +127,7 @@ def test_an_unknown_type_is_an_envelope() -> None:
     assert event.payload == {"runId": ID, "agentId": ID}
 
 
-def test_ids_are_put_into_lower_case() -> None:
+def test_ids_are_lower_cased() -> None:
     event = parse(started(eventId=ID.upper()))
     assert isinstance(event, AgentRunStarted)
     assert event.event_id == ID
@@ -170,7 +170,7 @@ def test_actor_and_entity_of_a_run_are_free_text() -> None:
 
 
 @given(st.lists(text, max_size=3), text)
-def test_recalls_come_back(memories: list[str], query: str) -> None:
+def test_recall_record_round_trips(memories: list[str], query: str) -> None:
     record = RecallRecord(
         run_id=ID,
         company_id=ID,

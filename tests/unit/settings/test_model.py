@@ -49,7 +49,7 @@ def problems(**overrides: object) -> list[str]:
     return caught.value.problems
 
 
-def test_defaults_are_the_contracts() -> None:
+def test_defaults_of_all_settings() -> None:
     settings = load_settings()
     assert (settings.topic_agent_runs, settings.topic_issue_comments) == (
         "paperclip.agent.runs",
@@ -69,7 +69,7 @@ def test_defaults_are_the_contracts() -> None:
     assert settings.paperclip_api_url is None
 
 
-def test_default_rules_are_the_plugins() -> None:
+def test_default_policy_is_the_plugins() -> None:
     policy = load_settings().memory_policy()
     assert policy.static_bank is None
     assert policy.granularity == (BankPart.COMPANY, BankPart.AGENT)
@@ -79,7 +79,7 @@ def test_default_rules_are_the_plugins() -> None:
     assert policy.enabled_agents is None
 
 
-def test_every_rule_comes_from_its_setting() -> None:
+def test_memory_policy_comes_from_the_settings() -> None:
     policy = load_settings(
         bank_granularity=["user", "agent"],
         user_sources="createdByUserId",
@@ -110,17 +110,17 @@ def test_every_rule_comes_from_its_setting() -> None:
         ({}, None),
     ],
 )
-def test_static_bank(given: dict[str, object], static: str | None) -> None:
+def test_bank_id_is_static_unless_dynamic_bank_id_is_true(given: dict[str, object], static: str | None) -> None:
     assert load_settings(**given).memory_policy().static_bank == static
 
 
 @pytest.mark.parametrize("bank", ["a/b", "_a", "a\nb", "ä" * 97, "a\udc80"])
-def test_bank_that_hindsight_cannot_address(bank: str) -> None:
+def test_bank_id_that_hindsight_cannot_address_is_refused(bank: str) -> None:
     assert problems(bank_id=bank)[0].startswith("bank_id (PAPERCLIP_MEMORY_BANK_ID) = ")
 
 
 @pytest.mark.parametrize("text", ["agent,user", " agent , user,", '["agent", "user"]', ' ["agent","user"]'])
-def test_lists_in_variables(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+def test_lists_are_read_as_words_or_json(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("PAPERCLIP_MEMORY_BANK_GRANULARITY", text)
     assert load_settings().bank_granularity == (BankPart.AGENT, BankPart.USER)
 
@@ -162,12 +162,12 @@ def test_override_beats_variable_beats_file(monkeypatch: pytest.MonkeyPatch, tmp
     )
 
 
-def test_missing_secrets_directory(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_missing_secrets_directory_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv(SECRETS_DIR, str(tmp_path / "gone"))
     assert problems()[0].startswith("PAPERCLIP_MEMORY_SECRETS_DIR = ")
 
 
-def test_secrets_file_that_is_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_binary_secrets_file_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     (tmp_path / "paperclip_memory_hindsight_api_key").write_bytes(b"hunter2\xff")
     monkeypatch.setenv(SECRETS_DIR, str(tmp_path))
     (line,) = problems()
@@ -176,7 +176,7 @@ def test_secrets_file_that_is_no_text(monkeypatch: pytest.MonkeyPatch, tmp_path:
     assert "hunter2" not in line
 
 
-def test_token_endpoint_is_kept_to_the_letter() -> None:
+def test_token_endpoint_is_kept_unchanged() -> None:
     url = "https://id.example/token/?tenant=1"
     assert load_settings(**OAUTH | {"kafka_oauth_token_url": url}).kafka_oauth_token_url == url
     assert problems(**OAUTH | {"kafka_oauth_token_url": "id.example/token"})[0].startswith("kafka_oauth_token_url (")
@@ -199,7 +199,7 @@ def test_urls_are_normalised() -> None:
     "value",
     ["https://ada:hunter2@h.example", "https://ada:hun@ter/hunter2@h", "x y,ada:hunter2@h:9092", "//a:hunter2@"],
 )
-def test_no_error_of_any_field_shows_the_password_of_a_url(field: str, value: str) -> None:
+def test_no_error_prints_the_password_of_a_url(field: str, value: str) -> None:
     with suppress(SettingsError):
         load_settings(**{field: value})
         return
@@ -207,7 +207,7 @@ def test_no_error_of_any_field_shows_the_password_of_a_url(field: str, value: st
 
 
 @pytest.mark.parametrize("url", ["localhost:8888", "ftp://h", "http://", "http://h:99999", "http://h:x"])
-def test_url_that_is_none(url: str) -> None:
+def test_invalid_url_is_refused(url: str) -> None:
     (line,) = problems(hindsight_api_url=url)
     assert line.startswith("hindsight_api_url (PAPERCLIP_MEMORY_HINDSIGHT_API_URL) = ")
     assert ": must be an absolute http:// or https:// URL" in line
@@ -249,22 +249,22 @@ def test_bad_value_names_field_value_and_what_is_allowed(field: str, value: obje
     assert says in line
 
 
-def test_all_problems_are_told_at_once() -> None:
+def test_all_problems_are_reported_at_once() -> None:
     lines = problems(recall_budget="max", worker_port=-1, hindsight_api_url="x")
     assert [line.split()[0] for line in lines] == ["hindsight_api_url", "recall_budget", "worker_port"]
 
 
-def test_a_long_value_is_cut() -> None:
+def test_long_value_is_cut_in_the_error() -> None:
     (line,) = problems(recall_budget="x" * 10_000)
     assert len(line) < 250
 
 
-def test_unknown_override() -> None:
+def test_unknown_override_suggests_the_nearest_setting() -> None:
     assert problems(recall_budgett="low") == ["unknown setting recall_budgett (did you mean recall_budget?)"]
 
 
 @pytest.mark.parametrize("field", [name for name in Settings.model_fields if is_secret(name)])
-def test_secrets_are_never_shown(field: str) -> None:
+def test_errors_never_print_secrets(field: str) -> None:
     assert "hunter2" not in problems(**{field: ["hunter2"]})[0]
     tls = {"kafka_ssl_certfile": __file__, "kafka_ssl_keyfile": __file__}
     settings = load_settings(**SASL | tls | {field: "hunter2-hunter2-hunter2"})
@@ -272,7 +272,7 @@ def test_secrets_are_never_shown(field: str) -> None:
     assert "hunter2" not in repr(settings) + str(settings.model_dump()) + settings.model_dump_json()
 
 
-def test_secret_fields() -> None:
+def test_secret_fields_are_known_by_their_type() -> None:
     assert {name for name in Settings.model_fields if is_secret(name)} == {
         "hindsight_api_key",
         "paperclip_api_key",
@@ -286,38 +286,38 @@ def test_secret_fields() -> None:
 @pytest.mark.parametrize(
     "secret", ["too-short", "with blanks in it, so it is none", "läßt-sich-nicht-senden", "x" * 1025]
 )
-def test_the_shared_secret_fits_a_header_and_is_no_guess(secret: str) -> None:
+def test_shared_secret_must_fit_a_header_and_have_16_characters(secret: str) -> None:
     (line,) = problems(tools_shared_secret=secret)
     assert line.endswith(": must be 16 to 1024 visible ASCII characters, without blanks")
     assert secret not in line
 
 
-def test_dynamic_false_needs_a_bank() -> None:
+def test_dynamic_bank_id_false_requires_bank_id() -> None:
     for given in ({}, {"bank_id": "  "}):
         (line,) = problems(dynamic_bank_id=False, **given)
         assert line.startswith("bank_id (PAPERCLIP_MEMORY_BANK_ID) is not set")
 
 
 @pytest.mark.parametrize("missing", ["kafka_sasl_mechanism", "kafka_sasl_username", "kafka_sasl_password"])
-def test_sasl_names_what_is_missing(missing: str) -> None:
+def test_missing_sasl_settings_are_named(missing: str) -> None:
     load_settings(**SASL)
     (line,) = problems(**{name: value for name, value in SASL.items() if name != missing})
     assert line.startswith(f"{missing} ({variable(missing)}) is not set: ")
 
 
 @pytest.mark.parametrize("missing", ["kafka_oauth_token_url", "kafka_oauth_client_id", "kafka_oauth_client_secret"])
-def test_oauth_names_what_is_missing(missing: str) -> None:
+def test_missing_oauth_settings_are_named(missing: str) -> None:
     assert load_settings(**OAUTH).kafka_sasl_mechanism is SaslMechanism.OAUTHBEARER
     (line,) = problems(**{name: value for name, value in OAUTH.items() if name != missing})
     assert line.startswith(f"{missing} ({variable(missing)}) is not set: ")
 
 
-def test_credentials_are_not_dropped_in_silence() -> None:
+def test_credentials_without_sasl_are_refused() -> None:
     lines = problems(**SASL | {"kafka_security_protocol": "SSL"})
     assert [line.split()[0] for line in lines] == ["kafka_sasl_mechanism", "kafka_sasl_username", "kafka_sasl_password"]
 
 
-def test_tls_files_are_not_dropped_in_silence(tmp_path: Path) -> None:
+def test_tls_files_without_tls_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "ca.pem"
     file.touch()
     assert load_settings(kafka_security_protocol="ssl", kafka_ssl_cafile=file).kafka_ssl_cafile == file
@@ -326,17 +326,17 @@ def test_tls_files_are_not_dropped_in_silence(tmp_path: Path) -> None:
     assert lines[0].startswith("kafka_ssl_certfile (")
 
 
-def test_names_must_differ() -> None:
+def test_topic_and_group_names_must_differ() -> None:
     assert problems(topic_recalls="paperclip.agent.runs")[0].startswith("topic_recalls (")
     assert problems(group_retain="paperclip-memory-recall")[0].startswith("group_retain (")
 
 
-def test_limits_must_fit_each_other() -> None:
+def test_smaller_limit_must_not_exceed_the_larger() -> None:
     assert problems(drain_timeout=26)[0].endswith(" = 26: must not exceed shutdown_timeout = 25")
     assert problems(retry_first_delay=301)[0].endswith(" = 301: must not exceed retry_max_delay = 300")
 
 
-def test_backend_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_backend_that_is_not_installed_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     find = importlib.util.find_spec
 
     def without(name: str, package: str | None = None) -> ModuleSpec | None:
@@ -346,13 +346,13 @@ def test_backend_that_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install 'paperclip-memory[fast]'" in problems(http_backend="pyreqwest")[0]
 
 
-def test_frozen() -> None:
+def test_settings_are_immutable() -> None:
     settings = load_settings()
     with pytest.raises(ValidationError):
         settings.auto_retain = False  # type: ignore[misc]
 
 
-def test_unknown_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unknown_variables_are_named_with_the_nearest_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     assert unknown_variables() == []
     monkeypatch.setenv("PAPERCLIP_MEMORY_RECALL_BUGDET", "low")
     monkeypatch.setenv("paperclip_memory_auto_retain", "true")
@@ -363,7 +363,7 @@ def test_unknown_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     ]
 
 
-def test_unknown_files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_unknown_files_are_named_with_the_nearest_setting(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in ("paperclip_memory_bank_id", "hindsight_api_key", "paperclip_memory_bank_idd", "tls.crt", "..data"):
         (tmp_path / name).touch()
     monkeypatch.setenv(SECRETS_DIR, str(tmp_path))
@@ -381,12 +381,12 @@ def test_every_setting_is_explained(field: str) -> None:
     assert f"  {variable(field)}" in settings_help()
 
 
-def test_the_plugins_names_are_of_our_fields() -> None:
+def test_plugin_names_belong_to_existing_settings() -> None:
     assert set(PLUGIN_NAMES) <= set(Settings.model_fields)
     assert "| `hindsightApiKeyRef` |" in settings_table()
 
 
-def test_the_docs_are_the_generated_table() -> None:
+def test_docs_contain_the_generated_table() -> None:
     page = Path(__file__).parents[3].joinpath("docs", "settings.md").read_text(encoding="utf-8")
     assert settings_table() in page
 
@@ -398,13 +398,13 @@ def test_reading_settings_imports_no_kafka_and_no_client() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def test_a_key_loses_the_line_break_of_its_file() -> None:
+def test_line_break_at_the_end_of_a_key_is_removed() -> None:
     key = load_settings(hindsight_api_key="abc\n").hindsight_api_key
     assert key is not None
     assert key.get_secret_value() == "abc"
 
 
-def test_a_key_that_no_header_can_carry_is_refused_without_being_shown() -> None:
+def test_key_that_a_header_cannot_carry_is_refused_without_printing_it() -> None:
     (problem,) = problems(paperclip_api_key="naïve-key")
     assert problem.startswith("paperclip_api_key (PAPERCLIP_MEMORY_PAPERCLIP_API_KEY): must be printable ASCII")
     assert "naïve" not in problem

@@ -47,14 +47,14 @@ def loaded(config: dict[str, Any], monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
         ({"bankId": "", "dynamicBankId": None}, f"paperclip::{COMPANY}::{AGENT}"),
     ],
 )
-def test_every_bank_keeps_its_id(
+def test_imported_settings_keep_every_bank_id(
     config: dict[str, Any], bank: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     policy = loaded({"hindsightApiUrl": URL, **config}, monkeypatch, tmp_path).memory_policy()
     assert derive_bank_id(policy, company=COMPANY, agent=AGENT, user="ada@example.com") == bank
 
 
-def test_every_field_carries_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_every_field_of_the_plugin_is_imported(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = {
         "hindsightApiUrl": "https://hindsight.example.com/base/",
         "dynamicBankId": True,
@@ -70,13 +70,13 @@ def test_every_field_carries_over(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert (settings.recall_budget, settings.auto_retain, settings.enabled_agent_ids) == ("high", False, (AGENT,))
 
 
-def test_what_cannot_carry_over_is_named() -> None:
+def test_fields_that_cannot_be_imported_are_named() -> None:
     config = {"hindsightApiUrl": URL, "hindsightApiKeyRef": {"type": "secret_ref", "secretId": "s-1"}, "theme": "dark"}
     imported = translate(config)
     assert variable("hindsight_api_key") not in imported.values
-    assert len(imported.left) == 2
-    assert "PAPERCLIP_MEMORY_HINDSIGHT_API_KEY" in imported.left[0]
-    assert imported.left[1].startswith("theme")
+    assert len(imported.not_imported) == 2
+    assert "PAPERCLIP_MEMORY_HINDSIGHT_API_KEY" in imported.not_imported[0]
+    assert imported.not_imported[1].startswith("theme")
     text = env_file(imported, "a test", {"PAPERCLIP_MEMORY_RELAY_COMPANIES": COMPANY})
     assert f"PAPERCLIP_MEMORY_RELAY_COMPANIES={COMPANY}" in text
     assert "s-1" not in text
@@ -91,12 +91,12 @@ def test_what_cannot_carry_over_is_named() -> None:
         ({"hindsightApiUrl": URL, "dynamicBankId": False}, "bank_id"),
     ],
 )
-def test_what_is_no_setting_is_refused_by_name(config: dict[str, Any], field: str) -> None:
+def test_invalid_value_is_refused_with_its_setting(config: dict[str, Any], field: str) -> None:
     with pytest.raises(SettingsError, match=field):
         translate(config)
 
 
-def test_companies_that_differ() -> None:
+def test_different_configurations_of_companies_are_named() -> None:
     one = {"hindsightApiUrl": URL, "bankId": "a", "hindsightApiKeyRef": "s-1"}
     assert differences({"c1": one, "c2": dict(one)}) == []
     found = differences({"c1": one, "c2": one | {"bankId": "b", "hindsightApiKeyRef": "s-2"}, "c3": one})
@@ -106,13 +106,13 @@ def test_companies_that_differ() -> None:
     ]
 
 
-def test_the_plugin_is_known_by_its_package() -> None:
+def test_plugin_is_recognized_by_its_package() -> None:
     assert is_hindsight_plugin({"packageName": "@vectorize-io/hindsight-paperclip", "pluginKey": "whatever"})
     assert not is_hindsight_plugin({"packageName": "another", "pluginKey": "hindsight"})
 
 
 @pytest.mark.parametrize("wrapped", [True, False])
-def test_from_a_file(wrapped: bool, tmp_path: Path) -> None:
+def test_import_from_a_file(wrapped: bool, tmp_path: Path) -> None:
     source, output = tmp_path / "plugin.json", tmp_path / "memory.env"
     config = f'{{"hindsightApiUrl": "{URL}"}}'
     source.write_text(f'{{"companyId": "c", "configJson": {config}}}' if wrapped else config)
@@ -123,7 +123,7 @@ def test_from_a_file(wrapped: bool, tmp_path: Path) -> None:
     assert stat.S_IMODE(output.stat().st_mode) == 0o600  # keys are put into it
 
 
-def test_a_file_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_import_does_not_overwrite_a_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, output = tmp_path / "plugin.json", tmp_path / "memory.env"
     source.write_text(f'{{"hindsightApiUrl": "{URL}"}}')
     output.write_text("mine")
@@ -133,12 +133,12 @@ def test_a_file_is_never_overwritten(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{"])
-def test_a_file_that_holds_no_configuration(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_file_without_a_configuration_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source = tmp_path / "plugin.json"
     source.write_text(text)
     assert from_file(source, None) == 1
     assert str(source) in capsys.readouterr().err
 
 
-def test_nothing_imported_is_an_empty_file() -> None:
+def test_empty_configuration_gives_an_empty_file() -> None:
     assert env_file(Imported(), "a test", {}).count("\n") == 1

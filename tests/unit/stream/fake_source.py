@@ -51,9 +51,15 @@ class FakeSource:
     # What the test does
 
     def produce(
-        self, key: bytes | None, value: bytes | None = b"v", partition: Partition = P0, timestamp: int = 0
+        self,
+        key: bytes | None,
+        value: bytes | None = b"v",
+        partition: Partition = P0,
+        timestamp: int = 0,
+        unreadable: str = "",
     ) -> Record:
-        record = Record(TOPIC, partition.number, self.ends[partition], timestamp, key, value)
+        offset = self.ends[partition]
+        record = Record(TOPIC, partition.number, offset, timestamp, key, value, unreadable=unreadable)
         self.logs[partition].append(record)
         self.ends[partition] += 1
         self._news.set()

@@ -193,3 +193,24 @@ async def test_setting_the_machines_time_back_does_not_stretch_timers(monkeypatc
         await harness.advance_until(lambda: harness.attempts(AttemptOutcome.SUCCEEDED), seconds=1.0)
         assert harness.attempts(AttemptOutcome.SUCCEEDED)[0].age < -3000.0, "its age is by the machine's time"
         await eventually(lambda: harness.lane.state().last_poll < harness.clock.now - 3000.0)
+
+
+async def test_an_unreadable_record_becomes_a_dead_letter_without_bytes_and_is_stepped_over() -> None:
+    async with running_lane() as harness:
+        harness.source.produce(b"before")
+        harness.source.produce(None, None, unreadable="CorruptRecordException: Invalid CRC")
+        harness.source.produce(b"after")
+        await eventually(lambda: harness.lag == 0)
+        [(key, value, headers)] = harness.dead_letters.written
+        assert (key, value) == (None, b"")
+        assert {
+            name: headers[f"dead-letter-{name}"] for name in ("topic", "partition", "offset", "reason", "error")
+        } == {
+            "topic": b"comments",
+            "partition": b"0",
+            "offset": b"1",
+            "reason": b"unreadable",
+            "error": b"CorruptRecordException: Invalid CRC",
+        }
+        assert harness.jobs.started == 2
+        assert harness.lane.state().breakers == {}

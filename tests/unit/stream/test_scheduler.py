@@ -143,24 +143,76 @@ def test_foreign_errors_open_no_breaker() -> None:
     assert all(breaker.reason is None for breaker in scheduler.breakers.values())
 
 
-def test_not_yet_spends_no_attempt_and_ends_at_its_deadline() -> None:
-    scheduler = lane(b"a", retry=RetryPolicy(max_attempts=1, wait_deadline=100.0))
-    item = begin(scheduler, 1_000.0)
-    assert end(scheduler, item, NOT_YET, now=1_000.0).reason is ParkReason.NOT_YET
+def wait_for(scheduler: LaneScheduler, seconds: float, now: float) -> tuple[Decision, float]:
+    """Answer `NotYet` at each due time for this long; the last decision, and the time."""
+    until, decision = now + seconds, None
+    while decision is None or (now < until and not decision.dead_letter):
+        item = begin(scheduler, now)
+        decision = end(scheduler, item, NOT_YET, GOOD, now=now)
+        now += decision.delay
+    return decision, now
+
+
+def test_not_yet_spends_no_attempt_and_ends_once_the_record_is_old_and_was_asked_about_for_an_hour() -> None:
+    scheduler = lane(b"a", retry=RetryPolicy(max_attempts=1, wait_deadline=86_400.0))
+    item, published = begin(scheduler, 1_000.0), 1_000.0
+    assert end(scheduler, item, NOT_YET, now=published).reason is ParkReason.NOT_YET
     assert (item.attempts, item.not_yet_count) == (0, 1)
-    assert begin(scheduler, 1_090.0) is item
-    assert not end(scheduler, item, NOT_YET, now=1_090.0).dead_letter
-    assert begin(scheduler, 2_000.0) is item
-    decision = end(scheduler, item, NOT_YET, now=2_000.0)
+    decision, now = wait_for(scheduler, 86_000.0, published + 400.0)
+    assert not decision.dead_letter, "it was asked about for an hour, but is not old enough"
+    decision, now = wait_for(scheduler, 2_000.0, now)
     assert decision == Decision(AttemptOutcome.DEAD_LETTERED, DeadLetterReason.DEADLINE_EXCEEDED, dead_letter=True)
+    assert published + 86_400.0 <= now <= published + 87_000.0
 
 
-def test_an_outage_does_not_count_towards_the_not_yet_deadline() -> None:
-    scheduler = lane(b"a", retry=RetryPolicy(wait_deadline=100.0))
+def test_an_outage_of_a_day_does_not_count_towards_the_hour() -> None:
+    scheduler = lane(b"a", retry=RetryPolicy(wait_deadline=86_400.0))
     item = begin(scheduler, 1_000.0)
-    end(scheduler, item, DOWN, now=1_000.0)
-    assert begin(scheduler, 90_000.0) is item
-    assert not end(scheduler, item, NOT_YET, GOOD, now=90_000.0).dead_letter
+    decision = end(scheduler, item, NOT_YET, now=1_000.0)
+    assert begin(scheduler, 1_000.0 + decision.delay) is item
+    end(scheduler, item, DOWN, now=1_100.0)
+    decision, now = wait_for(scheduler, 3_000.0, 90_000.0)
+    assert not decision.dead_letter
+    decision, _ = wait_for(scheduler, 2_000.0, now)
+    assert decision.dead_letter
+
+
+@pytest.mark.parametrize(
+    ("age", "waited", "overdue"),
+    [(86_400.0, 3_600.0, True), (86_399.0, 3_600.0, False), (86_400.0, 3_599.0, False)],
+)
+def test_a_record_is_overdue_when_it_is_old_and_has_waited(age: float, waited: float, overdue: bool) -> None:
+    assert RetryPolicy().is_overdue(age, waited) is overdue
+    assert RetryPolicy(wait_deadline=60.0).is_overdue(60.0, 60.0), "a shorter deadline needs no whole hour"
+
+
+def test_attempts_and_waiting_survive_a_rebalance_of_partitions_that_stay() -> None:
+    scheduler = lane(b"a", b"b", b"c", retry=RetryPolicy(max_attempts=3))
+    failing, waiting, fresh = (begin(scheduler, 50.0) for _ in range(3))
+    end(scheduler, failing, KeyError("a bug"), now=50.0)
+    end(scheduler, waiting, NOT_YET, now=50.0)
+    for _ in range(2):
+        scheduler.assign([P0, P1])
+    scheduler.deliver(P0, [record(0, b"a"), record(1, b"b"), record(2, b"c")], 3)
+    items = [begin(scheduler, LATER) for _ in range(3)]
+    assert [item.attempts for item in items] == [1, 0, 0]
+    assert [item.first_failure for item in items] == [50.0, 50.0, 0.0]
+    assert (items[1].not_yet_count, items[1].waited) == (1, waiting.waited)
+    assert not end(scheduler, items[0], KeyError("a bug"), now=LATER).dead_letter
+    assert fresh.attempts == 0
+
+
+@pytest.mark.parametrize("truncated", [True, False], ids=["its log is truncated", "it leaves"])
+def test_attempts_are_forgotten_with_their_partition(truncated: bool) -> None:
+    scheduler = lane(b"a")
+    end(scheduler, begin(scheduler, 50.0), KeyError("a bug"), now=50.0)
+    if truncated:
+        scheduler.reset({P0: 0})
+    else:
+        scheduler.assign([P1])
+    scheduler.assign([P0])
+    scheduler.deliver(P0, [record(0, b"a")], 1)
+    assert begin(scheduler, LATER).attempts == 0
 
 
 def test_not_yet_opens_no_breaker() -> None:
@@ -229,6 +281,55 @@ def test_an_opening_breaker_refunds_one_attempt_of_each_key_that_opened_it() -> 
         end(scheduler, begin(scheduler, 299.0), POISON, now=299.0)
     assert opened(scheduler) is BreakerReason.FAILING
     assert (earlier.attempts, twice.attempts) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [(DownKind.REFUSED, DeadLetterReason.FORBIDDEN), (DownKind.UNREACHABLE, DeadLetterReason.ATTEMPTS_EXHAUSTED)],
+)
+def test_a_record_that_always_draws_upstream_down_while_others_succeed_becomes_a_dead_letter(
+    kind: DownKind, reason: DeadLetterReason
+) -> None:
+    scheduler = lane(b"forbidden", b"1", b"2", b"3", b"4", retry=RetryPolicy(max_attempts=3))
+    down = UpstreamDown("403", upstream=Upstream.HINDSIGHT, kind=kind)
+    item = begin(scheduler)
+    assert end(scheduler, item, down) == Decision(AttemptOutcome.RETRIED)
+    assert (item.attempts, opened(scheduler)) == (0, BreakerReason(kind.value)), "it may be an outage"
+    now, decision = 0.0, None
+    for attempt in (1, 2, 3):
+        now += LATER
+        other = begin(scheduler, now)
+        end(scheduler, other, Done(), GOOD, now=now)
+        while (started := begin(scheduler, now)) is not item:
+            end(scheduler, started, Done(), GOOD, now=now)
+        decision = end(scheduler, item, down, now=now)
+        assert item.attempts == attempt
+        assert opened(scheduler) is None, "it holds up no other record"
+        scheduler.deliver(P0, [record(10 + attempt, b"%d" % attempt)], 11 + attempt)
+    assert decision == Decision(AttemptOutcome.DEAD_LETTERED, reason, dead_letter=True)
+
+
+@pytest.mark.parametrize("answered", [NONE, GOOD], ids=["no answer", "it answers other requests of the same record"])
+def test_upstream_down_without_a_success_of_others_is_never_charged(answered: frozenset[Upstream]) -> None:
+    scheduler = lane(b"a", b"b", retry=RetryPolicy(max_attempts=1))
+    refused = UpstreamDown("402", upstream=Upstream.HINDSIGHT, kind=DownKind.REFUSED)
+    for n in range(1, 20):
+        item = begin(scheduler, LATER * n)
+        assert end(scheduler, item, refused, answered, now=LATER * n) == Decision(AttemptOutcome.RETRIED)
+        assert item.attempts == 0
+        assert opened(scheduler) is BreakerReason.REFUSED
+
+
+def test_an_outage_after_a_success_charges_a_record_at_most_once() -> None:
+    scheduler = lane(b"a", b"b", retry=RetryPolicy(max_attempts=3))
+    refused = UpstreamDown("402", upstream=Upstream.HINDSIGHT, kind=DownKind.REFUSED)
+    item = begin(scheduler)
+    end(scheduler, item, refused)
+    end(scheduler, begin(scheduler, LATER), Done(), GOOD, now=LATER)
+    for n in range(2, 20):
+        assert begin(scheduler, LATER * n) is item
+        end(scheduler, item, refused, GOOD, now=LATER * n)
+    assert item.attempts == 1
 
 
 def test_a_skipped_probe_keeps_the_breaker_open_and_lets_the_next_start_at_once() -> None:
@@ -426,6 +527,45 @@ def test_a_full_partition_is_paused() -> None:
     scheduler.deliver(P1, [record(0, b"a", partition=1)], 1)
     assert scheduler.paused() == {P0}
     assert scheduler.buffered() == 3
+
+
+def test_records_that_wait_by_design_do_not_pause_their_partition() -> None:
+    scheduler = LaneScheduler(10, RetryPolicy(), BackpressureLimits(records=3))
+    scheduler.assign([P0])
+    scheduler.deliver(P0, [record(0, b"a"), record(1, b"b"), record(2, b"c")], 3)
+    assert scheduler.paused() == {P0}
+    for _ in range(3):
+        end(scheduler, begin(scheduler), NOT_YET)
+    assert scheduler.paused() == set()
+    scheduler.deliver(P0, [record(3, b"d"), record(4, b"e")], 5)
+    assert scheduler.paused() == set()
+    again = [begin(scheduler, LATER) for _ in range(5)]
+    assert scheduler.paused() == {P0}, "while they are asked about they are work again"
+    for item in again:
+        end(scheduler, item, Done(), now=LATER)
+    assert scheduler.paused() == set()
+    assert scheduler.buffered() == 0
+
+
+def test_a_partition_whose_first_record_waits_by_design_tells_how_late_the_others_are() -> None:
+    scheduler = lane(b"a", b"a", b"b", b"c")
+    assert scheduler.waiting(1_500.0) == {}
+    end(scheduler, begin(scheduler), NOT_YET)
+    assert scheduler.waiting(1_500.0) == {P0: 500.0}, "b and c are not done"
+    for _ in range(2):
+        end(scheduler, begin(scheduler), Done())
+    assert scheduler.waiting(1_500.0) == {P0: 0.0}, "a second record of a waiting key waits, too"
+    item = begin(scheduler, LATER)
+    assert scheduler.waiting(LATER) == {}, "nothing waits while it is asked about"
+    end(scheduler, item, NOT_YET, now=LATER)
+    assert scheduler.waiting(LATER) == {P0: 0.0}
+
+
+def test_a_partition_whose_first_record_is_not_done_does_not_wait_by_design() -> None:
+    scheduler = lane(b"a", b"b")
+    begin(scheduler)
+    end(scheduler, begin(scheduler), NOT_YET)
+    assert scheduler.waiting(1_500.0) == {}
 
 
 def test_with_more_partitions_each_is_paused_earlier() -> None:

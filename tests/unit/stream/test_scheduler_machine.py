@@ -55,6 +55,7 @@ class Machine(RuleBasedStateMachine):
         self.done: set[tuple[Partition, int]] = set()
         self.known: set[tuple[Partition, int]] = set()
         self.begun: set[tuple[Partition, int]] = set()
+        self.attempts: dict[tuple[Partition, int], int] = {}
         self.asked: dict[Partition, tuple[int, int | None, int]] = {}
         self.held: set[Partition] = set()
         self.in_commit: tuple[int, dict[Partition, int]] | None = None
@@ -69,7 +70,9 @@ class Machine(RuleBasedStateMachine):
         self.start(0.0)
 
     def rebalance(self, partitions: tuple[Partition, ...]) -> None:
+        tried = {(item.partition, item.record.offset): item.attempts for item in self.scheduler.keys.items()}
         self.scheduler.revoke()
+        self.attempts = {at: n for at, n in (self.attempts | tried).items() if at[0] in partitions}
         self.foreign += self.running + self.writing
         self.running, self.writing = [], []
         self.scheduler.assign(partitions)
@@ -100,7 +103,15 @@ class Machine(RuleBasedStateMachine):
             records = [r for r in broker.records if r.offset >= broker.position][:most]
             left = [r.offset for r in broker.records if records and r.offset > records[-1].offset]
             broker.position = (records[-1].offset + 1 if left else broker.end) if records else broker.end
+            if self.scheduler.is_behind(partition, records):
+                assert broker.end >= self.scheduler.trackers[partition].position, "the log is whole"
+                self.scheduler.poll_failed()
             self.scheduler.deliver(partition, records, broker.position)
+
+    @rule(partition=st.sampled_from(PARTITIONS))
+    def the_consumer_goes_back(self, partition: Partition) -> None:
+        """It could not read the committed offset, and resets its position to the log's start."""
+        self.brokers[partition].position = 0
 
     @rule()
     def a_poll_raises(self) -> None:
@@ -160,6 +171,9 @@ class Machine(RuleBasedStateMachine):
             assert all((item.partition, offset) in self.done for offset in before), "overtook its own key"
             assert at not in self.known, "started again although it is done and known to be"
             assert at not in self.begun, "started twice in one epoch"
+            if (attempts := self.attempts.pop(at, None)) is not None:
+                # Between its delivery and its start, an opening breaker can only have refunded the last attempt.
+                assert item.attempts in (attempts, attempts - 1), "attempts started anew after a rebalance"
             self.begun.add(at)
             (self.writing if item.dead_letter_reason else self.running).append(item)
         assert len(self.running) + len(self.writing) <= LIMIT

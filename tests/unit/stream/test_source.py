@@ -17,8 +17,9 @@ from aiokafka.errors import (
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 
-from consumer.stream.records import Partition
+from consumer.stream.records import Partition, Record
 from consumer.stream.source import KafkaSource, SourceClosed, ask_each, check_offset_fetches, committed_at
+from consumer.stream.unreadable import UnreadableRecord
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
@@ -135,6 +136,15 @@ async def test_a_poll_returns_records_and_the_position_after_them(source: KafkaS
     assert consumer.calls == [(200, 500)]
     assert (batch.partition, batch.position) == (Partition("t", 0), 9)
     assert batch.records[0].header("replay") == "backfill"
+    assert batch.records[0].unreadable == ""
+
+
+async def test_a_record_that_the_client_cannot_read_says_why(source: KafkaSource, consumer: Consumer) -> None:
+    message = UnreadableRecord("t", 0, 7, 1, 0, None, None, None, -1, -1, (), "CorruptRecordException: Invalid CRC")
+    consumer.polled = {ZERO: [message]}
+    await source.start(Listening())
+    (batch,) = await source.poll(0.2, 500)
+    assert batch.records == [Record("t", 0, 7, 1, None, None, (), "CorruptRecordException: Invalid CRC")]
 
 
 async def test_a_poll_after_stop_raises_source_closed(source: KafkaSource, consumer: Consumer) -> None:

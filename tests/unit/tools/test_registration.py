@@ -37,6 +37,8 @@ class Paperclip:
         self.grants: list[dict[str, Any]] = []
         self.agents = [{"id": AGENT_ID, "name": "Ada", "status": "idle"}]
         self.decision: dict[str, Any] | None = None
+        self.offered = "allowed"
+        self.finished: list[dict[str, Any]] = []
         self.secrets: dict[str, dict[str, Any]] = {}
         self.connections: dict[str, dict[str, Any]] = {}
         self.installs: list[dict[str, Any]] = []
@@ -92,6 +94,16 @@ class Paperclip:
                 return _json(200, grant)
             case "GET", ["tool-connections", _, "test-agents"]:
                 return _json(200, {"agents": self.agents})
+            case "GET", ["tool-connections", _, "test-agents", _, "access"]:
+                if self.kind == "workspace":  # an older release
+                    return _json(404, {"error": "API route not found"})
+                tool = {"toolName": "hindsight_retain", "decision": self.offered, "reasonCode": "deny_default"}
+                return _json(200, {"access": {"tools": [tool]}})
+            case "GET", ["tool-connections", _, "catalog"]:
+                return _json(200, {"catalog": [{"id": "c-1", "status": "active"}, {"id": "c-2", "status": "removed"}]})
+            case "POST", ["tools", "apps", _, "finish"]:
+                self.finished.append(body)
+                return _json(200, {})
             case "POST", ["tool-connections", id_, "test-calls"]:
                 return _json(200, self._call(body))
             case "PATCH", ["tool-connections", id_]:
@@ -219,7 +231,15 @@ async def test_a_failed_call_is_told_though_the_listing_works() -> None:
     paperclip.decision = {"decision": "allowed", "error": {"message": "HTTP error", "reasonCode": "mcp_remote_status"}}
     done, said = await connect(paperclip)
     assert not done
-    assert said[-1].startswith("✗ call as Ada: HTTP error (mcp_remote_status). Paperclip lists the tools")
+    assert said[-1].startswith("✗ call as Ada: HTTP error (mcp_remote_status). Paperclip can list the tools")
+
+
+async def test_a_tool_that_the_agent_is_not_offered_is_told_though_the_test_call_works() -> None:
+    paperclip = Paperclip()
+    paperclip.offered = "off"
+    done, said = await connect(paperclip)
+    assert not done
+    assert "Paperclip does not offer this agent every tool: hindsight_retain off (deny_default)" in said[-1]
 
 
 @pytest.mark.parametrize(
@@ -271,6 +291,17 @@ async def test_a_connection_deleted_in_paperclip_is_used_again(kind: str) -> Non
     assert said[-1] == "call as Ada: works"
     assert paperclip.connections[CONNECTION_ID]["status"] == "active"
     assert paperclip.applications[0]["status"] == "active"
+    assert paperclip.finished == [{"enabledCatalogEntryIds": ["c-1"], "access": "all_agents"}]
+
+
+async def test_a_connection_used_again_allows_the_tools_to_the_chosen_agents_only() -> None:
+    paperclip = Paperclip()
+    await connect(paperclip)
+    assert paperclip.finished == []
+    paperclip.connections[CONNECTION_ID]["status"] = "archived"
+    paperclip.installs = [{"targetType": "agent", "targetId": AGENT_ID}]
+    await connect(paperclip)
+    assert paperclip.finished == [{"enabledCatalogEntryIds": ["c-1"], "access": {"agentIds": [AGENT_ID]}}]
 
 
 async def test_an_archived_connection_of_the_same_name_is_left_alone_beside_a_live_one() -> None:

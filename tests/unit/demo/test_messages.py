@@ -3,12 +3,12 @@
 from collections import Counter
 
 from demo import recording
-from demo.plays import counts, later_run, play
+from demo.messages import counts, later_run, to_message
 from schemas.events import AgentRunStarted, IssueCommentCreated
 
 
-def test_every_event_has_a_topic_and_the_key_of_what_it_is_about() -> None:
-    plays = [play(event) for event in recording.events()]
+def test_message_has_the_topic_and_key_of_its_run_or_comment() -> None:
+    plays = [to_message(event) for event in recording.events()]
 
     assert Counter(each.topic for each in plays) == {"paperclip.agent.runs": 49, "paperclip.issue.comments": 18}
     for each in plays:
@@ -18,7 +18,7 @@ def test_every_event_has_a_topic_and_the_key_of_what_it_is_about() -> None:
             assert each.key == IssueCommentCreated.model_validate(each.event).payload.comment_id
 
 
-def test_counts_by_type() -> None:
+def test_counts_are_per_event_type() -> None:
     assert dict(counts(recording.events())) == {
         "agent.run.cancelled": 1,
         "agent.run.failed": 4,
@@ -28,7 +28,7 @@ def test_counts_by_type() -> None:
     }
 
 
-def test_the_later_run_is_new_and_asks_what_the_last_woken_one_asked() -> None:
+def test_later_run_has_new_ids_and_the_same_wake() -> None:
     ids = iter(["11111111-1111-4111-8111-111111111111", "22222222-2222-4222-8222-222222222222"])
     runs = recording.runs()
 

@@ -1,7 +1,8 @@
-"""What the demo looks up: the worker's counters, and the memories that Hindsight holds."""
+"""Reads the worker's counters and the memories in Hindsight."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 import httpx
@@ -13,14 +14,14 @@ Counters = Mapping[str, float]
 EVENTS = "paperclip_memory_events_total"
 
 
-class Metrics:
+class WorkerMetrics:
     """The counters of a worker."""
 
     def __init__(self, url: str) -> None:
         self._client = httpx.Client(base_url=url, timeout=10)
 
     def read(self) -> Counters:
-        """All counters by name and labels, now."""
+        """The current value of each counter, by name and labels."""
         text = self._client.get("/metrics").raise_for_status().text
         return {
             _series(sample.name, sample.labels): sample.value
@@ -31,7 +32,7 @@ class Metrics:
         }
 
     def handled(self) -> int:
-        """How many records the worker is done with."""
+        """The number of records that the worker has finished."""
         return int(
             sum(
                 value
@@ -41,7 +42,7 @@ class Metrics:
         )
 
     @staticmethod
-    def moved(before: Counters, after: Counters) -> list[tuple[str, str, str]]:
+    def changes(before: Counters, after: Counters) -> list[tuple[str, str, str]]:
         """The counters that changed, with their values."""
         return [
             (series, f"{before.get(series, 0):.0f}", f"{value:.0f}")
@@ -59,14 +60,14 @@ class AgentMemories:
     texts: list[str]
 
 
-class Memories:
-    """What stands in Hindsight."""
+class HindsightContents:
+    """The documents in Hindsight."""
 
     def __init__(self, url: str) -> None:
         self._client = httpx.Client(base_url=f"{url}/v1/default", timeout=30)
 
     def progress(self) -> tuple[int, int]:
-        """How many operations are finished, and how many there are."""
+        """The number of finished operations and of all operations."""
         finished = total = 0
         for bank in self._banks():
             operations = self._get(f"/banks/{bank}/operations", limit=1)["total"]
@@ -77,14 +78,15 @@ class Memories:
         return finished, total
 
     def by_agent(self) -> list[AgentMemories]:
-        """What each agent of the recording has in its bank, if it has one."""
+        """The documents in the bank of each recorded agent that has a bank."""
         names = {agent["id"]: agent["name"] for agent in recording.agents()}
-        found = []
+        memories = []
         for bank in sorted(self._banks()):
             documents = self._get(f"/banks/{bank}/documents", limit=100)["items"]
-            texts = [self._get(f"/banks/{bank}/documents/{each['id']}")["original_text"] for each in documents]
-            found.append(AgentMemories(names.get(bank.rpartition("::")[2], "?"), bank, texts))
-        return sorted(found, key=lambda each: each.agent)
+            urls = [f"/banks/{bank}/documents/{document['id']}" for document in documents]
+            texts = [self._get(url)["original_text"] for url in urls]
+            memories.append(AgentMemories(names.get(bank.rpartition("::")[2], "?"), bank, texts))
+        return sorted(memories, key=attrgetter("agent"))
 
     def _banks(self) -> list[str]:
         return [bank["bank_id"] for bank in self._get("/banks")["banks"]]

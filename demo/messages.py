@@ -1,4 +1,4 @@
-"""From the recording to Kafka records: which topic and key an event has, and a later run that nobody recorded."""
+"""Turns recorded events into Kafka messages, and makes an event of a later run."""
 
 import uuid
 from collections import Counter
@@ -11,8 +11,8 @@ from demo.recording import Json
 
 
 @dataclass(frozen=True, slots=True)
-class Play:
-    """An event and where it goes."""
+class Message:
+    """An event with its topic and key."""
 
     topic: str
     key: str
@@ -21,34 +21,34 @@ class Play:
 
 @dataclass(frozen=True, slots=True)
 class LaterRun:
-    """A run that starts after the recording: the run for Paperclip's API, and its event."""
+    """A run that starts after the recording: the run as Paperclip's API returns it, and its event."""
 
     run: Json
     event: Json
 
 
 def topic(field: str) -> str:
-    """The default name of a topic, by its setting."""
+    """A topic's default name, by its setting."""
     name: str = Settings.model_fields[f"topic_{field}"].default
     return name
 
 
-def play(event: Json) -> Play:
-    """The key of a run's event is its run, of a comment's event its comment."""
+def to_message(event: Json) -> Message:
+    """A message is keyed by its run or comment."""
     if event["eventType"].startswith("agent.run."):
-        return Play(topic("agent_runs"), event["payload"]["runId"], event)
-    return Play(topic("issue_comments"), event["payload"]["commentId"], event)
+        return Message(topic("agent_runs"), event["payload"]["runId"], event)
+    return Message(topic("issue_comments"), event["payload"]["commentId"], event)
 
 
 def counts(events: Iterable[Json]) -> list[tuple[str, int]]:
-    """How many events there are of each type, by type."""
+    """The number of events of each type."""
     return sorted(Counter(event["eventType"] for event in events).items())
 
 
 def later_run(
     runs: Iterable[Json], events: Iterable[Json], new_id: Callable[[], str] = lambda: str(uuid.uuid4())
 ) -> LaterRun:
-    """The last recorded run that a comment woke, once more as a new run, as if its agent were asked the same again."""
+    """A copy of the last recorded run that a comment woke, as if the agent were asked the same again."""
     woken = [run for run in runs if ((run["contextSnapshot"] or {}).get("paperclipWake") or {}).get("comments")]
     model = max(woken, key=lambda run: str(run["startedAt"]))
     started = next(

@@ -1,4 +1,4 @@
-"""What the demo writes to Kafka and reads from it."""
+"""Writes the demo's events to Kafka and reads its recalls."""
 
 import asyncio
 import json
@@ -8,28 +8,29 @@ from collections.abc import Sequence
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 
 from consumer.kafka.topic_reader import read_topic
-from demo.plays import Play
+from demo.messages import Message
 from schemas.recalls import RecallRecord
 
 
-def publish(bootstrap_servers: str, plays: Sequence[Play]) -> None:
-    """Write events in their order, each acknowledged before the next; their Kafka timestamps are now."""
+def publish(bootstrap_servers: str, messages: Sequence[Message]) -> None:
+    """Write events in order, each acknowledged before the next. Their Kafka timestamps are now."""
 
     async def write() -> None:
         # The pip-only broker has no idempotent producers; one at a time keeps the order all the same.
         producer = AIOKafkaProducer(bootstrap_servers=bootstrap_servers, acks="all", enable_idempotence=False)
         await producer.start()
         try:
-            for play in plays:
-                await producer.send_and_wait(play.topic, json.dumps(play.event).encode(), key=play.key.encode())
+            for message in messages:
+                value = json.dumps(message.event).encode()
+                await producer.send_and_wait(message.topic, value, key=message.key.encode())
         finally:
             await producer.stop()
 
     asyncio.run(write())
 
 
-def recalled(bootstrap_servers: str, topic: str, run_id: str, deadline: float) -> RecallRecord | None:
-    """What was recalled for a run, from the recalls topic; None if nothing was within `deadline` seconds."""
+def wait_for_recall(bootstrap_servers: str, topic: str, run_id: str, deadline: float) -> RecallRecord | None:
+    """The recall record of a run; None if there is none within `deadline` seconds."""
 
     async def read() -> RecallRecord | None:
         consumer = AIOKafkaConsumer(bootstrap_servers=bootstrap_servers, auto_offset_reset="earliest")

@@ -1,4 +1,4 @@
-"""Our own commands, started as their users start them, with settings from the environment alone."""
+"""Starts `paperclip-memory` commands as users start them, with settings from the environment only."""
 
 import os
 import shutil
@@ -7,8 +7,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from consumer.embedded.served import Served
-from consumer.embedded.supervise import Server, ServerError, answers, free_port
+from consumer.embedded.managed import ManagedServer
+from consumer.embedded.supervise import ServerError, ServerProcess, answers, free_port
 
 PREFIX = "PAPERCLIP_MEMORY_"
 PORTS = {
@@ -17,26 +17,26 @@ PORTS = {
     "tools": "TOOLS_METRICS_PORT",
     "exporter": "EXPORTER_PORT",
 }
-"""The setting of the port that each command serves its metrics at."""
+"""The setting of each command's metrics port."""
 
 
 def command() -> str:
     """The path of `paperclip-memory`: beside our Python, else on PATH. Raises `ServerError` if there is none."""
     beside = Path(sys.executable).with_name("paperclip-memory")
-    found = str(beside) if beside.exists() else shutil.which("paperclip-memory")
-    if found is None:
+    path = str(beside) if beside.exists() else shutil.which("paperclip-memory")
+    if path is None:
         raise ServerError("finding paperclip-memory", "the project is not installed: make setup")
-    return found
+    return path
 
 
 def environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """Our environment with these settings (names without the prefix) and no others."""
+    """This process's environment with these settings (names without the prefix) and no others."""
     env = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
     return env | {PREFIX + name: value for name, value in settings.items()}
 
 
 def run(step: str, arguments: list[str], settings: Mapping[str, str], log: Path) -> None:
-    """Run one command of ours to its end; raises `ServerError` if it fails."""
+    """Run one command until it ends. Raises `ServerError` if it fails."""
     line = [command(), *arguments]
     with log.open("ab") as out:
         done = subprocess.run(  # noqa: S603 - our own command
@@ -46,8 +46,8 @@ def run(step: str, arguments: list[str], settings: Mapping[str, str], log: Path)
         raise ServerError(step, f"exit code {done.returncode}", command=line, log=log)
 
 
-class Service(Served):
-    """One of our commands that serves until it is stopped; it keeps its port and its settings from `start` to `start`.
+class Service(ManagedServer):
+    """A command that serves until it is stopped. It keeps its port and settings when it is started again.
 
     Args:
         name: the command: a key of `PORTS`.
@@ -62,7 +62,7 @@ class Service(Served):
         port = free_port()
         self.address = f"127.0.0.1:{port}"
         self.url = f"http://{self.address}"
-        self.server = Server(
+        self.server = ServerProcess(
             step=f"starting the {name}",
             command=[command(), name],
             ready=lambda: answers(f"{self.url}/readyz"),

@@ -130,7 +130,7 @@ def list_dead_letters(
     event_type: EventTypes = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number to show: the newest.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Show only this many, the newest.")] = 50,
     as_json: Json = False,
 ) -> None:
     """List the dead letters that have not been redriven. Never prints their content."""
@@ -146,7 +146,7 @@ def redrive(
     event_type: EventTypes = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number to send: the oldest. All by default.")] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Write only this many, the oldest; all by default.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written; write nothing.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Reprocess documents that Hindsight already ingested.")
@@ -169,7 +169,7 @@ def tools(strict: Strict = False) -> None:
     _exit(asyncio.run(run_tools(load_settings(), strict=strict)))
 
 
-@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL and …_TOOLS_SHARED_SECRET are required"))
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL, …_TOOLS_SHARED_SECRET are required"))
 def connect(
     company: Annotated[UUID, typer.Option(help="The company's id in Paperclip.", metavar="ID")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,

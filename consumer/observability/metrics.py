@@ -151,6 +151,11 @@ RELAY_LAG = Metric(
     "Seconds since the furthest-behind company was fully read.",
     ("topic",),
 )
+PAPERCLIP_SKEW = Metric(
+    "paperclip_clock_skew_seconds",
+    Kind.GAUGE,
+    "Seconds that Paperclip's clock is behind the relay's; 0 below 2 seconds. Times of runs are corrected by it.",
+)
 RELAY_COMPANIES = Metric(
     "relay_companies",
     Kind.GAUGE,

@@ -212,6 +212,9 @@ SNAPSHOT = Metric(
 COLLECT_SUCCESS = Metric(
     "collect_success", Kind.GAUGE, "1 if the source answered the last request, else 0.", ("source",)
 )
+COLLECT_MISSING = Metric(
+    "collect_missing", Kind.GAUGE, "Partitions and groups that the source gave no answer about.", ("source",)
+)
 COLLECT_DURATION = Metric(
     "collect_duration_seconds", Kind.GAUGE, "Duration of the last read of the source.", ("source",)
 )

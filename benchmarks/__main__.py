@@ -21,50 +21,50 @@ RESULTS = HERE / "results.jsonl"
 
 
 def main() -> int:
-    given = _arguments()
-    chosen = [bench for bench in BENCHES if not given.bench or bench.name in given.bench]
-    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # of a topic just made it warns, and tries again
+    arguments = _parse_arguments()
+    chosen = [bench for bench in BENCHES if not arguments.bench or bench.name in arguments.bench]
+    logging.getLogger("aiokafka").setLevel(logging.CRITICAL)  # it warns of new topics and retries
     begun = time.monotonic()
 
     def say(text: str) -> None:
         print(f"{time.monotonic() - begun:6.1f} s  {text}", file=sys.stderr, flush=True)
 
     minutes = sum(bench.minutes for bench in chosen)
-    if not given.quick:
-        say(f"about {minutes + 0.5:.0f} minutes; the machine's load is {process.load():.2f}: the quieter, the better")
+    if not arguments.quick:
+        say(f"about {minutes + 0.5:.0f} minutes; the machine's load is {process.load():.2f} and should be low")
     results: list[Result] = []
     try:
-        with open_testbed(say, quick=given.quick, records=RECORDS) as testbed:
+        with open_testbed(say, quick=arguments.quick, records=RECORDS) as testbed:
             for bench in chosen:
                 say(f"{bench.name}: {bench.asks}")
                 for result in bench.run(testbed):
                     print(result.json, flush=True)
                     results.append(result)
-            if not given.bench and not given.quick:
+            if not arguments.bench and not arguments.quick:
                 _write(results, testbed)
     except ServerError as error:
         say(f"✗ {error}")
         return 1
     print(report.table(medians(results)))
-    for verdict in report.verdicts(medians(results)):
-        print(verdict.text)
+    for check in report.check_targets(medians(results)):
+        print(check.text)
     say(f"done; the machine's load is {process.load():.2f}")
     return 0
 
 
-def _arguments() -> argparse.Namespace:
+def _parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks",
-        description="The worker beside its peers, on real Apache Kafka. A whole run writes docs/benchmarks.md.",
+        description="Compares the worker with its peers on real Apache Kafka. A full run writes docs/benchmarks.md.",
         epilog="\n".join(f"  {bench.name:<12} {bench.asks}" for bench in BENCHES),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("bench", nargs="*", help="which ones; none for all", metavar="NAME")
-    parser.add_argument("--quick", action="store_true", help="one short run of each: to see that it works")
-    given = parser.parse_args()
-    if unknown := set(given.bench) - {bench.name for bench in BENCHES}:
+    parser.add_argument("bench", nargs="*", help="benchmarks to run; all by default", metavar="NAME")
+    parser.add_argument("--quick", action="store_true", help="one short run of each, as a smoke test")
+    arguments = parser.parse_args()
+    if unknown := set(arguments.bench) - {bench.name for bench in BENCHES}:
         parser.error(f"no such benchmark: {', '.join(sorted(unknown))}")
-    return given
+    return arguments
 
 
 def _write(results: list[Result], testbed: Testbed) -> None:

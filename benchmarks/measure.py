@@ -91,12 +91,12 @@ def cpu_at(samples: Sequence[Sample], at: float) -> float:
 def turnarounds(times: Sequence[float], connections: Sequence[int]) -> list[float]:
     """Seconds between one request of a connection and its next."""
     last: dict[int, float] = {}
-    found = []
+    gaps = []
     for at, connection in zip(times, connections, strict=True):
         if connection in last:
-            found.append(at - last[connection])
+            gaps.append(at - last[connection])
         last[connection] = at
-    return found
+    return gaps
 
 
 def percentile(values: Iterable[float], percent: float) -> float:

@@ -20,7 +20,7 @@ _HEAD = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class TargetCheck:
     """Whether one of our targets is met, with the measured values."""
 
     bar: str
@@ -45,19 +45,28 @@ def _row(result: Result) -> str:
     )
 
 
-def verdicts(results: Sequence[Result]) -> list[Verdict]:
+def check_targets(results: Sequence[Result]) -> list[TargetCheck]:
     """The verdicts on every target that these medians cover."""
-    found: list[Verdict] = []
-    for judge in (_near_the_sender, _ahead_of_java, _cpu, _two_workers, _ahead_of_python, _recall, _scaling, _memory):
-        found += judge(results)
-    return found
+    collected: list[TargetCheck] = []
+    for evaluate in (
+        _near_the_sender,
+        _ahead_of_java,
+        _cpu,
+        _two_workers,
+        _ahead_of_python,
+        _recall,
+        _scaling,
+        _memory,
+    ):
+        collected += evaluate(results)
+    return collected
 
 
 def _pick(results: Sequence[Result], bench: str, system: str, workers: int = 1) -> Result | None:
     return next((o for o in results if (o.bench, o.system, o.workers) == (bench, system, workers)), None)
 
 
-def _near_the_sender(results: Sequence[Result]) -> list[Verdict]:
+def _near_the_sender(results: Sequence[Result]) -> list[TargetCheck]:
     return _ratio(
         "64 in flight: at least 0.97 of what the same transport reaches without Kafka",
         _pick(results, "throughput", FAST),
@@ -66,19 +75,19 @@ def _near_the_sender(results: Sequence[Result]) -> list[Verdict]:
     )
 
 
-def _ahead_of_java(results: Sequence[Result]) -> list[Verdict]:
+def _ahead_of_java(results: Sequence[Result]) -> list[TargetCheck]:
     worker, java = _pick(results, "throughput", FAST), _pick(results, "throughput", JAVA)
     return _ratio("64 in flight: ahead of Java's parallel consumer", worker, java, 1.0)
 
 
-def _cpu(results: Sequence[Result]) -> list[Verdict]:
+def _cpu(results: Sequence[Result]) -> list[TargetCheck]:
     worker, java = _pick(results, "density", FAST), _pick(results, "density", JAVA)
     if worker is None:
         return []
     limit = max(250.0, java.cpu_us_per_event if java else 0.0)
     beside = f", Java's {java.cpu_us_per_event:.0f}" if java else ""
     return [
-        Verdict(
+        TargetCheck(
             "256 in flight: CPU per event at most Java's, or 250 µs",
             f"{worker.cpu_us_per_event:.0f} µs{beside}",
             worker.cpu_us_per_event <= limit,
@@ -86,27 +95,27 @@ def _cpu(results: Sequence[Result]) -> list[Verdict]:
     ]
 
 
-def _two_workers(results: Sequence[Result]) -> list[Verdict]:
+def _two_workers(results: Sequence[Result]) -> list[TargetCheck]:
     worker, java = _pick(results, "density", FAST, workers=2), _pick(results, "density", JAVA)
     return _ratio("two workers of 128: at least Java's events/s with 256", worker, java, 1.0)
 
 
-def _ahead_of_python(results: Sequence[Result]) -> list[Verdict]:
-    found: list[Verdict] = []
+def _ahead_of_python(results: Sequence[Result]) -> list[TargetCheck]:
+    collected: list[TargetCheck] = []
     for bench, slots in (("throughput", 64), ("density", 256)):
         peers = [result for result in results if result.bench == bench and result.system.startswith(PYTHON_PEERS)]
         best = max(peers, key=lambda result: result.events_per_second, default=None)
         for name in (FAST, DEFAULT):
-            found += _ratio(
+            collected += _ratio(
                 f"{slots} in flight, {name}: ahead of every Python peer", _pick(results, bench, name), best, 1.0
             )
-    return found
+    return collected
 
 
-def _recall(results: Sequence[Result]) -> list[Verdict]:
+def _recall(results: Sequence[Result]) -> list[TargetCheck]:
     limit = RECALL_OVER_MS
     return [
-        Verdict(
+        TargetCheck(
             f"recall behind retains ({result.system}): p99 at most the simulated {result.sink_ms:.0f} ms + {limit:.0f}",
             f"{result.p99_ms:.0f} ms",
             result.p99_ms <= result.sink_ms + limit,
@@ -116,31 +125,31 @@ def _recall(results: Sequence[Result]) -> list[Verdict]:
     ]
 
 
-def _scaling(results: Sequence[Result]) -> list[Verdict]:
+def _scaling(results: Sequence[Result]) -> list[TargetCheck]:
     one = _pick(results, "scaling", FAST)
     bars = ((2, 1.95), (4, 3.8))
     return [
-        each
+        check
         for workers, least in bars
-        for each in _ratio(
+        for check in _ratio(
             f"{workers} workers: at least {least} x one", _pick(results, "scaling", FAST, workers), one, least
         )
     ]
 
 
-def _memory(results: Sequence[Result]) -> list[Verdict]:
+def _memory(results: Sequence[Result]) -> list[TargetCheck]:
     waiting = [result.rss_mb for result in results if result.bench in ("scaling", "recall") and result.workers == 1]
     if not waiting:
         return []
-    return [Verdict("100,000 records waiting: at most 150 MB", f"{max(waiting):.0f} MB", max(waiting) <= 150)]
+    return [TargetCheck("100,000 records waiting: at most 150 MB", f"{max(waiting):.0f} MB", max(waiting) <= 150)]
 
 
-def _ratio(bar: str, worker: Result | None, other: Result | None, least: float) -> list[Verdict]:
+def _ratio(bar: str, worker: Result | None, other: Result | None, least: float) -> list[TargetCheck]:
     if worker is None or other is None:
         return []
     ratio = worker.events_per_second / other.events_per_second
     measured = f"{ratio:.3f} ({worker.events_per_second:,.0f}/s, {other.events_per_second:,.0f}/s)"
-    return [Verdict(bar, measured, ratio >= least)]
+    return [TargetCheck(bar, measured, ratio >= least)]
 
 
 def page(results: Sequence[Result], machine: str) -> str:
@@ -156,7 +165,7 @@ def page(results: Sequence[Result], machine: str) -> str:
         ("The sink", lambda result: result.bench == "sink", _SINK),
     ]
     parts = [_INTRODUCTION.format(machine=machine, low=min(loads), high=max(loads))]
-    parts += ["## What must hold\n", *(f"- {verdict.text}" for verdict in verdicts(middle)), ""]
+    parts += ["## What must hold\n", *(f"- {check.text}" for check in check_targets(middle)), ""]
     for title, belongs, text in sections:
         chosen = [result for result in middle if belongs(result)]
         if chosen:

@@ -84,7 +84,7 @@ def measure(bench: str, system: System, testbed: Testbed, sink: Sink, size: Size
         events_per_second=rate,
         of_ideal=rate * sink.retain_ms / 1000 / (in_flight * size.workers),
         cpu_us_per_event=cpu * 1e6 / max(1, count),
-        rss_mb=max(each.rss for each in samples),
+        rss_mb=max(sample.rss for sample in samples),
         p50_ms=percentile(gaps, 50) * 1000,
         p99_ms=percentile(gaps, 99) * 1000,
         load=load,

@@ -82,16 +82,16 @@ def _plain(testbed: Testbed, sink: Sink, group: str, _in_flight: int) -> Launch:
 
 def _streams(name: str, kind: str, transport: str) -> System:
     def launch(testbed: Testbed, sink: Sink, group: str, in_flight: int) -> Launch:
-        what = [kind, transport, testbed.bootstrap, events.COMMENTS, group, sink.url, str(in_flight)]
-        return Launch([str(testbed.python), str(PEERS / "streams.py"), *what])
+        arguments = [kind, transport, testbed.bootstrap, events.COMMENTS, group, sink.url, str(in_flight)]
+        return Launch([str(testbed.python), str(PEERS / "streams.py"), *arguments])
 
     return System(name, launch)
 
 
 def _java(testbed: Testbed, sink: Sink, group: str, in_flight: int) -> Launch:
     assert testbed.classpath is not None
-    what = [testbed.bootstrap, events.COMMENTS, group, sink.url, str(in_flight)]
-    return Launch(["java", "-cp", testbed.classpath, "ParallelConsumer", *what])
+    arguments = [testbed.bootstrap, events.COMMENTS, group, sink.url, str(in_flight)]
+    return Launch(["java", "-cp", testbed.classpath, "ParallelConsumer", *arguments])
 
 
 RAW = System("bare sockets", _raw)

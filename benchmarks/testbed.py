@@ -33,7 +33,7 @@ class Sink:
         self.port = free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.retain_ms = retain
-        latencies = [str(each) for each in (retain, recall, paperclip)]
+        latencies = [str(latency) for latency in (retain, recall, paperclip)]
         self.server = ServerProcess(
             step="starting the sink",
             command=[sys.executable, "-m", "benchmarks.sink", str(self.port), *latencies],
@@ -44,8 +44,8 @@ class Sink:
 
     def count(self) -> int:
         """Retains that arrived since the last `take`."""
-        found: int = json.loads(self._get("/count"))["count"]
-        return found
+        count: int = json.loads(self._get("/count"))["count"]
+        return count
 
     def take(self) -> tuple[Sequence[float], Sequence[int]]:
         """The arrival time and connection of each retain since the last call."""

@@ -130,10 +130,10 @@ def list_dead_letters(
     event_type: EventTypes = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int, typer.Option(min=1, help="Show at most so many, the newest ones.")] = 50,
+    limit: Annotated[int, typer.Option(min=1, help="Show only this many, the newest.")] = 50,
     as_json: Json = False,
 ) -> None:
-    """List the dead letters that were not redriven. Never prints their content."""
+    """List the dead letters that have not been redriven. Never prints their content."""
     from consumer.commands.dead_letters import list_dead_letters as run_list  # noqa: PLC0415
 
     letter_filter = DeadLetterFilter(reason or (), event_type or (), since, until)
@@ -146,14 +146,14 @@ def redrive(
     event_type: EventTypes = None,
     since: Since = None,
     until: Until = None,
-    limit: Annotated[int | None, typer.Option(min=1, help="Send only so many, the oldest; all by default.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be sent; send nothing.")] = False,
+    limit: Annotated[int | None, typer.Option(min=1, help="Write only this many, the oldest; all by default.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be written; write nothing.")] = False,
     force: Annotated[
         bool, typer.Option("--force", help="Reprocess documents that Hindsight already ingested.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Send dead letters back to their topics, each once. Exit code 1 if Kafka did not accept all of them."""
+    """Write dead letters back to their topics, each once. Exit code 1 if Kafka did not accept all of them."""
     from consumer.commands.dead_letters import redrive_dead_letters  # noqa: PLC0415
 
     letter_filter = DeadLetterFilter(reason or (), event_type or (), since, until)
@@ -169,7 +169,7 @@ def tools(strict: Strict = False) -> None:
     _exit(asyncio.run(run_tools(load_settings(), strict=strict)))
 
 
-@app.command(epilog=_settings_epilog(needed="PAPERCLIP_API_URL and TOOLS_SHARED_SECRET are required here"))
+@app.command(epilog=_settings_epilog(needed="PAPERCLIP_MEMORY_PAPERCLIP_API_URL, …_TOOLS_SHARED_SECRET are required"))
 def connect(
     company: Annotated[UUID, typer.Option(help="The company's id in Paperclip.", metavar="ID")],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,

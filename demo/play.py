@@ -166,15 +166,15 @@ class Demo:
         self._screen.heading("Next steps, with your own Kafka, Hindsight and Paperclip")
         for name in ("KAFKA_BOOTSTRAP_SERVERS", "HINDSIGHT_API_URL", "PAPERCLIP_API_URL"):
             self._screen.text(f"  export {commands.PREFIX}{name}=…  # here: {settings[name]}")
-        for line, what in (
+        for command, meaning in (
             ("check", "check the settings and probe the services"),
             ("topics", "create the topics"),
             ("worker", "run the worker; its /metrics are on port 9464"),
             ("settings", "list all settings"),
         ):
-            self._screen.text(f"  paperclip-memory {line:<10} # {what}")
+            self._screen.text(f"  paperclip-memory {command:<10} # {meaning}")
 
-    def _wait(self, worker: Service, step: Step, what: str, look: Callable[[], tuple[int, int]]) -> None:
+    def _wait(self, worker: Service, step: Step, unit: str, look: Callable[[], tuple[int, int]]) -> None:
         """Wait until the first number that `look` returns has reached the second."""
         last = (0, 0)
 
@@ -182,12 +182,12 @@ class Demo:
             nonlocal last
             worker.server.check()
             last = look()
-            step(f"{last[0]} of {last[1]} {what}")
+            step(f"{last[0]} of {last[1]} {unit}")
             return last[0] >= last[1]
 
         if not wait_until(done, DEADLINE):
             raise ServerError(
-                step.title, f"{last[0]} of {last[1]} {what} after {DEADLINE:.0f} s", log=self._logs / "worker.log"
+                step.title, f"{last[0]} of {last[1]} {unit} after {DEADLINE:.0f} s", log=self._logs / "worker.log"
             )
 
     @contextmanager

@@ -79,8 +79,8 @@ class StandIn:
 
     @web.middleware
     async def _authenticate(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        given = request.headers.get("Authorization")
-        if self.key is not None and request.path != "/api/health" and given != f"Bearer {self.key}":
+        authorization = request.headers.get("Authorization")
+        if self.key is not None and request.path != "/api/health" and authorization != f"Bearer {self.key}":
             return _hidden(request.path)
         return await handler(request)
 
@@ -103,7 +103,7 @@ class StandIn:
         return web.json_response([agent for agent in self.agents.values() if agent["companyId"] == company])
 
     async def _issue(self, request: web.Request) -> web.Response:
-        return _found(self.issues.get(request.match_info["id"]), "Issue")
+        return _response(self.issues.get(request.match_info["id"]), "Issue")
 
     async def _issue_comments(self, request: web.Request) -> web.Response:
         issue = request.match_info["id"]
@@ -124,10 +124,10 @@ class StandIn:
         if issue not in self.issues:
             return _error(404, "Issue not found")
         comment = self.comments.get(request.match_info["comment"])
-        return _found(comment if comment and comment["issueId"] == issue else None, "Comment")
+        return _response(comment if comment and comment["issueId"] == issue else None, "Comment")
 
     async def _run(self, request: web.Request) -> web.Response:
-        return _found(self.runs.get(request.match_info["id"]), "Heartbeat run")
+        return _response(self.runs.get(request.match_info["id"]), "Heartbeat run")
 
 
 @web.middleware
@@ -141,8 +141,8 @@ def _by_id(rows: list[Json]) -> dict[str, Json]:
     return {row["id"]: row for row in rows}
 
 
-def _found(row: Any, what: str) -> web.Response:
-    return _error(404, f"{what} not found") if row is None else web.json_response(row)
+def _response(row: Any, kind: str) -> web.Response:
+    return _error(404, f"{kind} not found") if row is None else web.json_response(row)
 
 
 def _hidden(path: str) -> web.Response:

@@ -1,4 +1,4 @@
-"""Bytes on a topic to values, and back.
+"""Converts between records' bytes and values.
 
 Decoding takes what JSON can carry, lone surrogates included (pydantic's own JSON parser refuses them, and Paperclip's
 `bodySnippet` holds them). Encoding is ASCII, so that they go out as they came in.
@@ -34,15 +34,15 @@ def loads(body: bytes) -> tuple[Any, bool]:
 
 
 def decode(value: bytes | None) -> dict[str, Any]:
-    """The JSON object that a record's value holds.
+    """The JSON object in a record's value.
 
     Raises:
-        ValueError: it holds none; the text says why and quotes nothing of the value.
+        ValueError: it has none; the message says why and does not quote the value.
     """
     if value is None:
         raise ValueError("no value")
     try:
-        found = _decode(value.decode("utf-8"))
+        decoded = _decode(value.decode("utf-8"))
     except UnicodeDecodeError as error:
         raise ValueError(f"not UTF-8 at byte {error.start}") from None
     except json.JSONDecodeError as error:
@@ -53,9 +53,9 @@ def decode(value: bytes | None) -> dict[str, Any]:
         raise ValueError(str(error)) from None
     except ValueError:
         raise ValueError(f"JSON integer of more than {sys.get_int_max_str_digits()} digits") from None
-    if not isinstance(found, dict):
-        raise ValueError(f"JSON {_kind(found)}, not an object")  # noqa: TRY004 - the bytes are wrong, not the caller
-    return found
+    if not isinstance(decoded, dict):
+        raise ValueError(f"JSON {_kind(decoded)}, not an object")  # noqa: TRY004 - the bytes are wrong, not the caller
+    return decoded
 
 
 def parse(value: Mapping[str, Any]) -> Envelope:
@@ -70,7 +70,7 @@ def parse(value: Mapping[str, Any]) -> Envelope:
     try:
         return model.model_validate(value)
     except ValidationError as error:
-        raise ValueError("; ".join(_explain(each) for each in error.errors()[:5])) from None
+        raise ValueError("; ".join(_explain(detail) for detail in error.errors()[:5])) from None
 
 
 def encode(value: BaseModel | Mapping[str, Any]) -> bytes:
@@ -119,7 +119,7 @@ _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
 class _NotJsonError(ValueError):
-    """Python's parser takes it, and it is no JSON."""
+    """Python's parser accepts this constant, but it is not JSON."""
 
 
 def _refuse(constant: str) -> NoReturn:

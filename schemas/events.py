@@ -1,4 +1,4 @@
-"""Paperclip's plugin event envelope, as it stands on the topics (camelCase JSON).
+"""Paperclip's plugin event envelope as on the topics (camelCase JSON).
 
 Identity is strict (UUIDs, put into lower case); all else is as lenient as the real systems are varied. Unknown fields
 are kept. `payload.comment`, `payload.issue` and `payload.run` are ours to add: full objects that save a worker a fetch.
@@ -58,7 +58,7 @@ class CommentPayload(CamelModel):
 
 
 class Envelope(CamelModel):
-    """What all events have in common. `actor_id` is no UUID for people (`local-board`) and the system."""
+    """The fields of all events. `actor_id` is not a UUID for people (`local-board`) and the system."""
 
     event_id: Uuid
     event_type: Annotated[str, StringConstraints(min_length=1)]
@@ -83,7 +83,7 @@ class _CommentEvent(Envelope):
 
 
 class AgentRunStarted(_RunEvent):
-    """A run of an agent has started. Can come again for the same run, with a new eventId."""
+    """A run of an agent has started. Can be published again for the same run with a new eventId."""
 
     event_type: Literal["agent.run.started"]
 
@@ -107,7 +107,7 @@ class AgentRunCancelled(_RunEvent):
 
 
 class IssueCommentCreated(_CommentEvent):
-    """A comment stands on an issue."""
+    """A comment was made on an issue."""
 
     event_type: Literal["issue.comment.created"]
 
@@ -119,7 +119,7 @@ class IssueCommentDeleted(_CommentEvent):
 
 
 class IssueCommentCancelled(_CommentEvent):
-    """A queued comment was cancelled: its row is gone. Made from the activity `issue.comment_cancelled`."""
+    """A queued comment was cancelled: its row is removed. Made from the activity `issue.comment_cancelled`."""
 
     event_type: Literal["issue.comment.cancelled"]
 
@@ -145,4 +145,4 @@ EVENT_TYPES: dict[str, type[Envelope]] = {
     "issue.comment.deleted": IssueCommentDeleted,
     "issue.comment.cancelled": IssueCommentCancelled,
 }
-"""Every event type that has a meaning here; others are counted as ignored."""
+"""The event types that are handled; others are counted as ignored."""

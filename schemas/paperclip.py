@@ -1,4 +1,4 @@
-"""The objects of Paperclip that an event can carry whole, as its REST API answers them; only what we read is named."""
+"""Paperclip's objects as its REST API returns them and events embed them; only fields that are read are declared."""
 
 import re
 from typing import Annotated
@@ -9,7 +9,7 @@ from pydantic.alias_generators import to_camel
 UUID_PATTERN = r"^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$"
 
 Uuid = Annotated[str, StringConstraints(to_lower=True, pattern=UUID_PATTERN)]
-"""A UUID as text, put into lower case: Paperclip answers 500, not 404, to another text in its place."""
+"""A UUID in lower case. Paperclip answers 500, not 404, to any other text in its place."""
 
 
 def is_uuid(value: object) -> bool:
@@ -62,7 +62,7 @@ class Comment(CamelModel):
 
 
 class Issue(CamelModel):
-    """An issue. `creator_email` exists in no server of today; `origin_id` is null, a UUID, or `key::…`."""
+    """An issue. No known server sends `creator_email`; `origin_id` is null, a UUID, or `key::…`."""
 
     id: Uuid | None = None
     company_id: Uuid | None = None
@@ -85,14 +85,14 @@ class WakeComment(CamelModel):
 
 
 class PaperclipWake(CamelModel):
-    """What woke a run: the issue as it then was, and the comments."""
+    """What woke a run: the issue at that time, and the comments."""
 
     issue: Issue | None = None
     comments: list[WakeComment] = Field(default_factory=list)
 
 
 class ContextSnapshot(CamelModel):
-    """What Paperclip gave the run to work with."""
+    """The context that Paperclip gave the run."""
 
     issue_id: str | None = None
     paperclip_wake: PaperclipWake | None = None

@@ -1,4 +1,4 @@
-"""What stands on the recalls topic: the memories recalled for one run. Key: runId; a tombstone ends it."""
+"""The records of the recalls topic: the memories recalled for a run. The key is the runId; a tombstone ends it."""
 
 from enum import StrEnum
 
@@ -14,9 +14,9 @@ class RecallStatus(StrEnum):
 
 
 class RecallRecord(CamelModel):
-    """The memories of one run. The last record of a run wins; `memories` are the texts, best first.
+    """The memories of one run. The last record of a run counts; `memories` are texts, the best first.
 
-    `bank_id` is None only when the failure came before the bank was known.
+    `bank_id` is None only if the recall failed before the bank was determined.
     """
 
     run_id: Uuid

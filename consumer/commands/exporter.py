@@ -32,7 +32,7 @@ async def open_exporter(process: Process) -> AsyncIterator[Check]:
         hindsight = await stack.enter_async_context(
             open_hindsight(settings, CONCURRENT_BANKS, process.metrics.measured)
         )
-        reader = KafkaReader(settings)
+        reader = KafkaReader(settings, process.warn)
         stack.push_async_callback(reader.close)
         kafka = SourcePoller[KafkaSnapshot](Source.KAFKA, reader.read, log)
         max_age = settings.exporter_max_age

@@ -64,8 +64,8 @@ async def probe_paperclip(
     if not companies:
         return [Probe("paperclip", Mark.WARNED, f"{text}, but shows no company", "use a key that may see them")]
     whose = "an agent's" if identity.kind is KeyKind.AGENT else "a board member's"
-    found = [Probe("paperclip", Mark.OK, f"{text}; the key is {whose}; companies: {len(companies)}")]
-    found += _release(version)
+    result = [Probe("paperclip", Mark.OK, f"{text}; the key is {whose}; companies: {len(companies)}")]
+    result += _release(version)
     details: Sequence[Awaitable[list[Probe]]] = (
         _key(paperclip, now()),
         _audit_feed(paperclip, companies),
@@ -77,8 +77,8 @@ async def probe_paperclip(
             continue
         if isinstance(probes, BaseException):
             raise probes
-        found += probes
-    return found
+        result += probes
+    return result
 
 
 def _release(version: str | None) -> list[Probe]:

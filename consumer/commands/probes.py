@@ -12,11 +12,11 @@ from consumer.settings.model import Settings
 from consumer.settings.types import label
 
 NOOP_SINCE = (0, 8, 6)
-"""The version of Hindsight from which a repeated `operation_id` makes no second operation."""
+"""The version of Hindsight since which a repeated `operation_id` creates no second operation."""
 
 
 class Hindsight(Protocol):
-    """What is asked of Hindsight. Each method raises from `consumer.errors`."""
+    """The part of `HindsightClient` that is probed. Each method raises from `consumer.errors`."""
 
     async def health(self) -> object: ...
 
@@ -34,58 +34,58 @@ async def probe_all(
     paperclip: Paperclip | None,
     survey: Survey = survey_topics,
 ) -> list[Probe]:
-    """Probe everything at once. `paperclip` is None when Paperclip is not configured."""
-    found = await asyncio.gather(
+    """Probe all services concurrently. `paperclip` is None if Paperclip is not configured."""
+    results = await asyncio.gather(
         probe_kafka(settings, survey),
         probe_hindsight(settings, hindsight),
         probe_paperclip(settings, paperclip),
     )
-    return [Probe("settings", Mark.OK, "complete"), *(probe for probes in found for probe in probes)]
+    return [Probe("settings", Mark.OK, "complete"), *(probe for probes in results for probe in probes)]
 
 
 def settings_probes(error: SettingsError) -> list[Probe]:
-    """The probes when the settings are wrong: nothing else can be asked then."""
+    """The probes for wrong settings, without which nothing else can be probed."""
     return [Probe("settings", Mark.FAILED, problem) for problem in error.problems]
 
 
 async def probe_kafka(settings: Settings, survey: Survey) -> list[Probe]:
-    """Whether Kafka answers, and whether the topics are what they must be."""
+    """Whether Kafka answers, and whether the topics are as required."""
     try:
         reports = await survey(settings)
     except UpstreamDown as error:
         fix = f"start Kafka there, or correct {label('kafka_bootstrap_servers')} and the kafka_* settings beside it"
         return [Probe("kafka", Mark.FAILED, str(error), fix)]
     answers = Probe("kafka", Mark.OK, f"{settings.kafka_bootstrap_servers} answers")
-    wanting = [_topic(report) for report in reports if report.state is not TopicState.EXISTS]
-    return [answers, *(wanting or [Probe("topics", Mark.OK, f"all {len(reports)} exist")])]
+    deviating = [_topic(report) for report in reports if report.state is not TopicState.EXISTS]
+    return [answers, *(deviating or [Probe("topics", Mark.OK, f"all {len(reports)} exist")])]
 
 
 def _topic(report: TopicReport) -> Probe:
     name = f"topic {report.name}"
     if report.state is TopicState.MISSING:
         return Probe(name, Mark.FAILED, "does not exist", "run `paperclip-memory topics`; `up` does so by itself")
-    fix = "alter the topic with Kafka's own tools (kafka-topics, kafka-configs), or leave it if that is meant"
+    fix = "alter the topic with Kafka's own tools (kafka-topics, kafka-configs), or leave it if intended"
     return Probe(name, Mark.WARNED, "; ".join(report.details), fix)
 
 
 async def probe_hindsight(settings: Settings, hindsight: Hindsight) -> list[Probe]:
-    """Whether Hindsight is up, and takes our key; its health needs none."""
+    """Whether Hindsight is up and accepts our key, which its health check does not require."""
     try:
         await hindsight.health()
         may_see_probe_bank = await hindsight.authenticate()
     except HandlingError as error:
         return [failed("hindsight", settings.hindsight_api_key, error)]
     if not may_see_probe_bank:
-        text = f"{settings.hindsight_api_url} answers, but our key may not see the bank that `check` asks for (403)"
-        fix = "nothing if the key is limited to your agents' banks; else set one that may see them"
+        text = f"{settings.hindsight_api_url} answers, but the key may not read the bank that `check` uses (403)"
+        fix = "nothing if the key is limited to your agents' banks; otherwise set a key that may read them"
         return [Probe("hindsight", Mark.WARNED, text, fix)]
     text = f"{settings.hindsight_api_url} answers and {accepts(settings.hindsight_api_key)}"
     try:
         version = await hindsight.version()
-    except HandlingError:  # old versions do not tell theirs
+    except HandlingError:  # old versions do not report it
         version = "unknown"
     since = ".".join(map(str, NOOP_SINCE))
     if numbers(version) < NOOP_SINCE:
-        text += f"; version {version}: before {since} a repeated comment is worked again"
+        text += f"; version {version}: before {since} Hindsight processes a repeated comment again"
         return [Probe("hindsight", Mark.WARNED, text, f"upgrade Hindsight to {since} or newer")]
     return [Probe("hindsight", Mark.OK, f"{text}; version {version}")]

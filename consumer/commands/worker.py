@@ -87,5 +87,12 @@ async def run_worker(settings: Settings, lanes: Sequence[str], *, strict: bool) 
 
 
 async def stop_lanes(lanes: Sequence[Lane], shutdown_timeout: float) -> None:
-    """Drain and commit, and leave a fifth of the time for the rest of the shutdown."""
-    await asyncio.gather(*(lane.stop(shutdown_timeout * 0.8) for lane in lanes))
+    """Drain and commit, and leave a fifth of the time for the rest of the shutdown.
+
+    Raises:
+        Exception: the error of a lane that did not stop well, after all have stopped: the others drain until then.
+    """
+    stops = [lane.stop(shutdown_timeout * 0.8) for lane in lanes]
+    for result in await asyncio.gather(*stops, return_exceptions=True):
+        if isinstance(result, BaseException):
+            raise result

@@ -4,31 +4,39 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeVar
 
 from aiokafka import AIOKafkaConsumer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.errors import (
     GroupCoordinatorNotAvailableError,
     GroupLoadInProgressError,
+    KafkaTimeoutError,
     NotCoordinatorForGroupError,
     for_code,
 )
 from aiokafka.protocol.commit import OffsetFetchRequest
 
-from consumer.exporter.lag import OffsetRange, depth, lagging, lags
+from consumer.exporter.lag import EndHistory, OffsetRange, depth, lagging, lags
 from consumer.exporter.snapshot import GroupSnapshot, GroupState, KafkaSnapshot
+from consumer.http.rest_client import Warn, silent
 from consumer.kafka.options import client_options, consumer_options, translate_kafka_errors
 from consumer.settings.model import Settings
 from consumer.stream.records import Partition
-from consumer.stream.source import committed_at
+from consumer.stream.source import committed_at, try_each
 
 TIMEOUT = 15.0
 """Seconds for one snapshot."""
+PART_TIMEOUT = 4.0
+"""Seconds for each group and each partition, side by side."""
 _REQUEST_TIMEOUT_MS = 5_000
 _COORDINATOR_MOVES = (GroupCoordinatorNotAvailableError, GroupLoadInProgressError, NotCoordinatorForGroupError)
 """Short-lived: a broker starts or stops, or the cluster creates its first group."""
 _PAUSE = 0.2
+
+K = TypeVar("K")
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +48,10 @@ class _Clients:
 class KafkaReader:
     """Reads the lanes' groups and the dead-letter topic. Connections stay open and are replaced after a failure."""
 
-    def __init__(self, settings: Settings, now: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings, warn: Warn = silent, now: Callable[[], float] = time.time) -> None:
         self._settings = settings
+        self._warn = warn
+        self._history = EndHistory()
         self._now = now
         self._groups = {
             settings.group_recall: (settings.topic_agent_runs,),
@@ -93,40 +103,51 @@ class KafkaReader:
         return self._open
 
     async def _read(self, clients: _Clients) -> KafkaSnapshot:
-        while True:
-            try:
-                return await self._read_once(clients)
-            except _COORDINATOR_MOVES:
-                await asyncio.sleep(_PAUSE)
-
-    async def _read_once(self, clients: _Clients) -> KafkaSnapshot:
         partitions = await _partitions(clients.admin)
         topics_read = {topic for topics in self._groups.values() for topic in topics} & partitions.keys()
         # Commits before ends: a commit cannot lie beyond a log end that is read later.
-        commits = {group: await _commits(clients.admin, group) for group in self._groups}
-        committed = {
-            group: {partition: commit.offset for partition, commit in commits[group].items()} for group in self._groups
-        }
-        logs = await _logs(
+        answers = await try_each(partial(_view, clients.admin), self._groups, PART_TIMEOUT)
+        views, missing = _split(answers, lambda group: f"group {group}")
+        if not views:
+            raise next(answer for answer in answers.values() if isinstance(answer, BaseException))
+        logs, without_log = await _logs(
             clients.consumer, [partition for topic in sorted(topics_read) for partition in partitions[topic]]
         )
-        states = {group: await _state(clients.admin, group) for group in self._groups}
+        if without_log and not logs:
+            raise KafkaTimeoutError(f"no partition answered: {without_log}")
+        self._history.note(logs, self._now())
         groups = []
-        for group, topics in self._groups.items():
+        for group, view in views.items():
+            topics = self._groups[group]
             own = {partition: log for partition, log in logs.items() if partition.topic in topics}
-            offsets = lagging(committed[group], own)
+            committed = {partition: commit.offset for partition, commit in view.commits.items()}
+            offsets = lagging(committed, own)
             firsts = await _first_timestamps(clients.consumer, offsets, own) if offsets else {}
-            members, state = states[group]
-            times = [commit.at for commit in commits[group].values() if commit.at is not None]
-            group_lags = lags(committed[group], own, firsts, self._now())
-            groups.append(GroupSnapshot(group, topics, members, state, group_lags, max(times, default=None)))
+            times = [commit.at for commit in view.commits.values() if commit.at is not None]
+            group_lags = lags(committed, own, firsts, self._history, self._now())
+            groups.append(
+                GroupSnapshot(group, topics, view.members, view.state, group_lags, max(times, default=None))
+            )
         letters = self._settings.topic_dead_letters
-        dead = await _logs(clients.consumer, partitions[letters]) if letters in partitions else None
+        dead, without_depth = await _logs(clients.consumer, partitions.get(letters, []))
+        missing |= without_log | without_depth
+        for name, reason in missing.items():
+            self._warn("left out of the metrics: Kafka gave no answer about it", missing=name, error=reason)
         return KafkaSnapshot(
             tuple(groups),
             {partition: log.end for partition, log in logs.items()},
-            {} if dead is None else {letters: depth(dead.values())},
+            {letters: depth(dead.values())} if dead else {},
+            missing,
         )
+
+
+def _split(
+    answers: Mapping[K, T | BaseException], name: Callable[[K], str]
+) -> tuple[dict[K, T], dict[str, str]]:
+    """The answers, and the errors of what gave none."""
+    found = {key: answer for key, answer in answers.items() if not isinstance(answer, BaseException)}
+    errors = {key: error for key, error in answers.items() if isinstance(error, BaseException)}
+    return found, {name(key): str(error) or type(error).__name__ for key, error in errors.items()}
 
 
 async def _partitions(admin: AIOKafkaAdminClient) -> dict[str, list[Partition]]:
@@ -142,6 +163,20 @@ async def _partitions(admin: AIOKafkaAdminClient) -> dict[str, list[Partition]]:
 class _Commit(NamedTuple):
     offset: int
     at: float | None
+
+
+class _GroupView(NamedTuple):
+    commits: dict[Partition, _Commit]
+    members: int
+    state: GroupState
+
+
+async def _view(admin: AIOKafkaAdminClient, group: str) -> _GroupView:
+    while True:
+        try:
+            return _GroupView(await _commits(admin, group), *await _state(admin, group))
+        except _COORDINATOR_MOVES:
+            await asyncio.sleep(_PAUSE)
 
 
 async def _commits(admin: AIOKafkaAdminClient, group: str) -> dict[Partition, _Commit]:
@@ -180,30 +215,42 @@ _STATES = {
 }
 
 
-async def _logs(consumer: AIOKafkaConsumer, partitions: Sequence[Partition]) -> dict[Partition, OffsetRange]:
-    tps = [_tp(partition) for partition in partitions]
-    starts, ends = await consumer.beginning_offsets(tps), await consumer.end_offsets(tps)
-    return {partition: OffsetRange(starts[tp], ends[tp]) for partition, tp in zip(partitions, tps, strict=True)}
+async def _logs(
+    consumer: AIOKafkaConsumer, partitions: Sequence[Partition]
+) -> tuple[dict[Partition, OffsetRange], dict[str, str]]:
+    """The offsets of those partitions that answer, and the errors of the others."""
+
+    async def offset_range(partition: Partition) -> OffsetRange:
+        tp = _tp(partition)
+        starts, ends = await asyncio.gather(consumer.beginning_offsets([tp]), consumer.end_offsets([tp]))
+        return OffsetRange(starts[tp], ends[tp])
+
+    answers = await try_each(offset_range, partitions, PART_TIMEOUT)
+    return _split(answers, lambda partition: f"{partition.topic}[{partition.number}]")
 
 
 async def _first_timestamps(
     consumer: AIOKafkaConsumer, offsets: Mapping[Partition, int], logs: Mapping[Partition, OffsetRange]
 ) -> dict[Partition, float]:
-    """Timestamps, in seconds, of the first record at or after these offsets; none where only markers follow."""
+    """Timestamps, in seconds, of the first record at or after these offsets; none where only markers follow.
+
+    0 stands for a record that could not be read in time.
+    """
     timestamps: dict[Partition, float] = {}
+    deadline = time.monotonic() + PART_TIMEOUT
     missing = set(offsets)
     consumer.assign([_tp(partition) for partition in offsets])
     try:
         for partition, offset in offsets.items():
             consumer.seek(_tp(partition), offset)
-        while missing:
+        while missing and time.monotonic() < deadline:
             polled = await consumer.getmany(*map(_tp, missing), timeout_ms=500)
             timestamps |= {Partition(*tp): records[0].timestamp / 1000 for tp, records in polled.items()}
             missing -= timestamps.keys()
             missing -= {left for left in missing if await consumer.position(_tp(left)) >= logs[left].end}
     finally:
         consumer.unsubscribe()
-    return timestamps
+    return timestamps | dict.fromkeys(missing, 0.0)
 
 
 def _tp(partition: Partition) -> TopicPartition:

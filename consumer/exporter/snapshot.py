@@ -1,7 +1,7 @@
 """Snapshots of Kafka and Hindsight, as immutable values, and the result of the last poll."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Generic, TypeVar
 
@@ -80,11 +80,13 @@ class KafkaSnapshot:
     Attributes:
         ends: log end offset of each partition of the topics that the groups read.
         dead_letters: how many records each existing dead-letter topic holds.
+        missing: partitions and groups that did not answer, and why: a partition may have no leader.
     """
 
     groups: tuple[GroupSnapshot, ...]
     ends: Mapping[Partition, int]
     dead_letters: Mapping[str, int]
+    missing: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

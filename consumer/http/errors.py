@@ -31,19 +31,19 @@ def classify(answer: Response | TransportError, upstream: Upstream, about: str, 
     name = _NAMES[upstream]
     if isinstance(answer, TransportError):
         return _unanswered(answer, upstream, f"{name}: {about}")
-    said = f"{name} answered {answer.status}: {about}"
+    message = f"{name} answered {answer.status}: {about}"
     status = answer.status
     if _refused(answer, upstream):
         message = f"{name} refuses our key with {status}: {about}"
         return UpstreamDown(message, upstream=upstream, kind=DownKind.REFUSED)
     if status == 404 and missing(answer, upstream) is None:
-        message = f"{said}, but the body is not {name}'s: wrong base URL, or a proxy whose server is down"
+        message = f"{message}, but the body is not {name}'s: wrong base URL, or a proxy whose server is down"
         return Transient(message, upstream=upstream, retry_after=retry_after(answer, now))
     if 300 <= status < 500 and status not in _PASSING:
-        return Permanent(said + _fault(answer), upstream=upstream, reason=_reason(status, upstream))
+        return Permanent(message + _fault(answer), upstream=upstream, reason=_reason(status, upstream))
     if 200 <= status < 300:
-        said += f", but the body is not {name}'s: a proxy's page?"
-    return Transient(said, upstream=upstream, retry_after=retry_after(answer, now))
+        message += f", but the body is not {name}'s: a proxy's page?"
+    return Transient(message, upstream=upstream, retry_after=retry_after(answer, now))
 
 
 def missing(response: Response, upstream: Upstream) -> str | None:
@@ -52,8 +52,8 @@ def missing(response: Response, upstream: Upstream) -> str | None:
     None for a proxy's 404 and for an unknown route: neither says that the object is gone.
     """
     field, no_route = _OWN_404[upstream]
-    said = _member(response.body, field)
-    return said if isinstance(said, str) and said != no_route else None
+    text = _member(response.body, field)
+    return text if isinstance(text, str) and text != no_route else None
 
 
 def retry_after(response: Response, now: float) -> float | None:

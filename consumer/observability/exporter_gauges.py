@@ -74,6 +74,7 @@ _KAFKA: dict[Metric, Callable[[KafkaSnapshot], Samples]] = {
     names.GROUP_STATE: lambda kafka: (
         ((group.name, state), group.state is state) for group in kafka.groups for state in GroupState
     ),
+    names.COLLECT_MISSING: lambda kafka: [((Source.KAFKA,), len(kafka.missing))],
     names.DEAD_LETTER_DEPTH: lambda kafka: (((topic,), records) for topic, records in kafka.dead_letters.items()),
 }
 _HINDSIGHT: dict[Metric, Callable[[HindsightSnapshot], Samples]] = {

@@ -30,11 +30,13 @@ class LivenessLimits:
     Attributes:
         loop: since the event loop last ran our code.
         poll: since the last poll of a lane, outside rebalances.
+        rebalance: the same during a rebalance. A lane that has not joined its group yet is not ready, but live.
         in_flight: for one attempt.
     """
 
     loop: float = 30.0
     poll: float = 60.0
+    rebalance: float = 600.0
     in_flight: float = 600.0
 
 
@@ -95,8 +97,9 @@ def ready(snapshot: LaneSnapshot, expected: tuple[str, ...]) -> Health:
 
 def _problem(lane: LaneState, started: float, at: float, limits: LivenessLimits) -> str:
     poll_age = at - max(lane.last_poll, started)
-    if poll_age > limits.poll and not lane.rebalancing:
-        return f"has not polled for {poll_age:.0f} s (limit {limits.poll:.0f} s)"
+    limit = limits.rebalance if lane.rebalancing else limits.poll
+    if poll_age > limit and (lane.joined or not lane.rebalancing):
+        return f"has not polled for {poll_age:.0f} s (limit {limit:.0f} s)"
     if lane.oldest_in_flight > limits.in_flight:
         return f"an attempt has been running for {lane.oldest_in_flight:.0f} s (limit {limits.in_flight:.0f} s)"
     return ""

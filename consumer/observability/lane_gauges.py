@@ -92,6 +92,14 @@ def gauges(states: Iterable[LaneState]) -> list[Family]:
         ),
         _per_topic(names.PAUSED, lanes, lambda lane: lane.paused),
         _per_topic(names.ASSIGNED, lanes, lambda lane: lane.assigned),
+        gauge_family(
+            names.WAITING_DELAY,
+            (
+                ((topic, str(partition)), max(0.0, delay))
+                for lane in lanes
+                for (topic, partition), delay in lane.waiting.items()
+            ),
+        ),
     ]
 
 

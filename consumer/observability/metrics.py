@@ -108,6 +108,12 @@ BREAKER_OPEN = Metric(
 )
 PAUSED = Metric("paused_partitions", Kind.GAUGE, "Partitions paused by backpressure.", ("topic",))
 ASSIGNED = Metric("assigned_partitions", Kind.GAUGE, "Partitions assigned to this process.", ("topic",))
+WAITING_DELAY = Metric(
+    "waiting_partition_delay_seconds",
+    Kind.GAUGE,
+    "Age of the oldest event behind deletions that wait by design; 0 if there is none. Absent if nothing waits first.",
+    ("topic", "partition"),
+)
 REBALANCES = Metric("rebalances_total", Kind.COUNTER, "Changes of the assignment, by kind.", ("lane", "kind"))
 COMMITS = Metric(
     "commits_total",
@@ -205,6 +211,9 @@ SNAPSHOT = Metric(
 )
 COLLECT_SUCCESS = Metric(
     "collect_success", Kind.GAUGE, "1 if the source answered the last request, else 0.", ("source",)
+)
+COLLECT_MISSING = Metric(
+    "collect_missing", Kind.GAUGE, "Partitions and groups that the source gave no answer about.", ("source",)
 )
 COLLECT_DURATION = Metric(
     "collect_duration_seconds", Kind.GAUGE, "Duration of the last read of the source.", ("source",)

@@ -1,7 +1,4 @@
-"""The plugin's configuration as our environment file. Pure.
-
-The plugin is `@vectorize-io/hindsight-paperclip`; its fields and ours are in `consumer.settings.model.PLUGIN_NAMES`.
-"""
+"""Converts the configuration of the plugin `@vectorize-io/hindsight-paperclip` to an environment file. Pure."""
 
 import json
 from collections.abc import Mapping
@@ -19,15 +16,15 @@ _OURS = {theirs: ours for ours, theirs in PLUGIN_NAMES.items()}
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """What a configuration comes to.
+    """The result of a conversion.
 
     Attributes:
-        values: by our variables' names.
-        left: what does not carry over, a line each.
+        values: by variable name.
+        not_imported: one line for each field without a counterpart.
     """
 
     values: Mapping[str, str] = field(default_factory=dict)
-    left: tuple[str, ...] = ()
+    not_imported: tuple[str, ...] = ()
 
 
 def is_hindsight_plugin(plugin: Mapping[str, Any]) -> bool:
@@ -36,53 +33,53 @@ def is_hindsight_plugin(plugin: Mapping[str, Any]) -> bool:
 
 
 def translate(config: Mapping[str, Any]) -> Imported:
-    """Our variables for a configuration of the plugin: they give every bank the id that it has.
+    """Convert a configuration of the plugin. Every bank keeps its id.
 
     Raises:
-        SettingsError: a value that the plugin takes is none here; one line each.
+        SettingsError: values that the plugin accepts and this project does not; one line each.
     """
-    values, left = dict[str, str](), list[str]()
+    values, not_imported = dict[str, str](), list[str]()
     for name, value in config.items():
         ours = _OURS.get(name)
         if value is None or value == "":
             continue
         if ours is None:
-            left.append(f"{name}: the plugin's field has no counterpart")
+            not_imported.append(f"{name}: the plugin's field has no counterpart")
         elif name == SECRET:
-            left.append(f"{name}: names a secret of Paperclip; put the key itself into {variable(ours)}")
+            not_imported.append(f"{name}: names a secret of Paperclip; put the key itself into {variable(ours)}")
         else:
             values[variable(ours)] = _text(value)
     load_settings(**{ours: values[variable(ours)] for ours in PLUGIN_NAMES if variable(ours) in values})
-    return Imported(values, tuple(left))
+    return Imported(values, tuple(not_imported))
 
 
-def env_file(imported: Imported, source: str, more: Mapping[str, str]) -> str:
+def env_file(imported: Imported, source: str, additional: Mapping[str, str]) -> str:
     """The environment file: `NAME=value` lines, as Docker, systemd and `set -a; . FILE` read them.
 
     Args:
-        source: where it comes from, for its first line.
-        more: variables that are ours alone.
+        source: the origin, named in the first line.
+        additional: variables that the plugin does not have.
     """
     lines = [f"# Made by `paperclip-memory import-plugin` from {source}."]
-    lines += [f"{name}={_quoted(value)}" for name, value in {**imported.values, **more}.items()]
-    lines += [f"# Not carried over: {line}" for line in imported.left]
+    lines += [f"{name}={_quoted(value)}" for name, value in {**imported.values, **additional}.items()]
+    lines += [f"# Not carried over: {line}" for line in imported.not_imported]
     return "\n".join(lines) + "\n"
 
 
 def differences(configs: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Fields in which companies' configurations differ, a line each: one installation has one of each."""
+    """One line for each field in which the companies' configurations differ; an installation has only one of each."""
     names = sorted({name for config in configs.values() for name in config})
-    found = []
+    lines = []
     for name in names:
         by_value: dict[str, list[str]] = {}
         for company, config in configs.items():
             by_value.setdefault(json.dumps(config.get(name), sort_keys=True), []).append(company)
         if len(by_value) > 1:
-            shown = [
+            values = [
                 f"{'a secret' if name == SECRET else value} in {', '.join(ids)}" for value, ids in by_value.items()
             ]
-            found.append(f"{name}: {'; '.join(shown)}")
-    return found
+            lines.append(f"{name}: {'; '.join(values)}")
+    return lines
 
 
 def _text(value: Any) -> str:
@@ -94,6 +91,6 @@ def _text(value: Any) -> str:
 
 
 def _quoted(value: str) -> str:
-    """Quoted where a shell would read it otherwise, and only there: not every reader of such files knows quotes."""
+    """Quote a value only if a shell requires it: some readers of such files do not support quotes."""
     plain = all(char.isalnum() or char in "-_.,:/@%+[]" for char in value)
     return value if plain else "'" + value.replace("'", "'\\''") + "'"

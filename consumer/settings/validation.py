@@ -96,8 +96,10 @@ def _bank_problems(settings: Settings) -> list[str]:
 def _sasl_problems(settings: Settings) -> list[str]:
     protocol, mechanism = settings.kafka_security_protocol, settings.kafka_sasl_mechanism
     if not protocol.sasl:
-        given = [name for name in _SASL_FIELDS if getattr(settings, name) is not None]
-        return [f"{label(name)} is set: it needs kafka_security_protocol SASL_SSL or SASL_PLAINTEXT" for name in given]
+        present = [name for name in _SASL_FIELDS if getattr(settings, name) is not None]
+        return [
+            f"{label(name)} is set: it needs kafka_security_protocol SASL_SSL or SASL_PLAINTEXT" for name in present
+        ]
     if mechanism is None:
         return [f"{label('kafka_sasl_mechanism')} is not set: kafka_security_protocol = {protocol} needs it"]
     needed = _OAUTH_NEEDS if mechanism is SaslMechanism.OAUTHBEARER else _PASSWORD_NEEDS
@@ -107,8 +109,8 @@ def _sasl_problems(settings: Settings) -> list[str]:
 
 def _tls_problems(settings: Settings) -> list[str]:
     if not settings.kafka_security_protocol.tls:
-        given = [name for name in _TLS_FIELDS if getattr(settings, name) is not None]
-        return [f"{label(name)} is set: it needs kafka_security_protocol SSL or SASL_SSL" for name in given]
+        present = [name for name in _TLS_FIELDS if getattr(settings, name) is not None]
+        return [f"{label(name)} is set: it needs kafka_security_protocol SSL or SASL_SSL" for name in present]
     if settings.kafka_ssl_certfile is None and (settings.kafka_ssl_keyfile or settings.kafka_ssl_password):
         return [f"{label('kafka_ssl_certfile')} is not set: kafka_ssl_keyfile and kafka_ssl_password need it"]
     return []

@@ -127,9 +127,12 @@ class Committer:
         for partition, (committed, beginning) in starts.items():
             resumed = beginning if committed is None else committed
             tracker = self._scheduler.locate(partition, max(resumed, beginning))
-            reached = max(tracker.position, self._starts.get(partition, 0)) if partition in self._checked else resumed
+            reached = max(
+                tracker.position if partition in self._checked else resumed, self._starts.get(partition, 0)
+            )  # what expired before the last check is reported already
             if reached < beginning:
                 self._hook(RecordsExpired(self._lane, partition.topic, partition.number, beginning - reached))
+                tracker.committed = min(tracker.committed, resumed)  # commit the new start: others need not report it
             self._starts[partition] = beginning
             self._checked.add(partition)
         all_answered = starts.keys() == assigned

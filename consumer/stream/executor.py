@@ -58,7 +58,7 @@ class JobExecutor:
 
     Attributes:
         tasks: the running tasks, with the item each processes.
-        fatal_error: an error of the engine itself, if one occurred.
+        fatal_error: an error of the engine itself, if one occurred; `failed` is set then.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class JobExecutor:
         self._breaker_reasons = {upstream: breaker.reason for upstream, breaker in scheduler.breakers.items()}
         self.tasks: dict[asyncio.Task[None], WorkItem] = {}
         self.fatal_error: BaseException | None = None
+        self.failed = asyncio.Event()
 
     def start_ready(self) -> None:
         """Start every record that may start now, and set a timer for the next one that time will make ready."""
@@ -95,13 +96,24 @@ class JobExecutor:
             self._timer = None
         due = self._scheduler.next_wake(now)
         if due is not None:
-            self._timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self.start_ready)
+            self._timer = asyncio.get_running_loop().call_later(max(0.0, due - now), self._start_ready)
+
+    def _start_ready(self) -> None:
+        """As `start_ready`, from a callback, whose errors the event loop would only log."""
+        try:
+            self.start_ready()
+        except Exception as error:  # noqa: BLE001 - the engine's own, whatever it is
+            self._fail(error)
+
+    def _fail(self, error: BaseException) -> None:
+        self.fatal_error = error
+        self.failed.set()
 
     def _task_done(self, task: asyncio.Task[None]) -> None:
         del self.tasks[task]
         if not task.cancelled() and (error := task.exception()) is not None:
-            self.fatal_error = error
-        self.start_ready()
+            self._fail(error)
+        self._start_ready()
 
     async def _run_items(self, item: WorkItem | None) -> None:
         """Process a record and, while records succeed, the next one that may start.

@@ -10,6 +10,7 @@ from enum import StrEnum
 
 from consumer.errors import DeadLetterReason, Upstream
 from consumer.handlers.results import SkipReason
+from consumer.stream.records import Partition
 
 
 class AttemptOutcome(StrEnum):
@@ -154,6 +155,8 @@ class LaneState:
         oldest_in_flight: seconds that the longest-running attempt has taken.
         joined: whether the member ever had an assignment (an empty one counts: a standby).
         rebalancing: whether a rebalance is in progress.
+        waiting: partitions whose first unfinished record waits by design, with the age in seconds of the oldest
+            unfinished record that does not.
     """
 
     lane: str
@@ -169,3 +172,4 @@ class LaneState:
     oldest_in_flight: float
     joined: bool
     rebalancing: bool
+    waiting: Mapping[Partition, float] = field(default_factory=dict)

@@ -5,7 +5,7 @@ A key is *ready* (its head may start), *running* (its head has started), or *par
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from itertools import count
 
 from consumer.errors import Upstream
@@ -124,6 +124,10 @@ class KeyQueues:
         for parked in list(self._parked.values()):
             counts[parked.reason] += 1
         return counts
+
+    def queues(self) -> Collection[deque[WorkItem]]:
+        """The unfinished records of each key."""
+        return self._queues.values()
 
     def items(self) -> Iterator[WorkItem]:
         """Every unfinished record."""

@@ -90,11 +90,14 @@ class Lane:
         rewinding = asyncio.create_task(self._rewind_loop(), name=f"{self.name}-rewind")
         # During a rebalance `getmany` waits for an assignment, which never comes after `stop`.
         leaving = asyncio.create_task(self._left.wait(), name=f"{self.name}-leave")
-        tasks = {polling, ticking, rewinding, leaving}
+        failing = asyncio.create_task(self._executor.failed.wait(), name=f"{self.name}-fail")
+        tasks = {polling, ticking, rewinding, leaving, failing}
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
                 task.result()
+            if self._executor.fatal_error is not None:
+                raise self._executor.fatal_error  # going on could lose a record
         finally:
             for task in tasks:
                 task.cancel()
@@ -131,8 +134,6 @@ class Lane:
 
     async def _poll_loop(self) -> None:
         while not self._closing.is_set():
-            if self._executor.fatal_error is not None:
-                raise self._executor.fatal_error  # going on could lose a record
             try:
                 batches = await self._source.poll(POLL_TIMEOUT, POLL_RECORDS)
             except SourceClosed:
@@ -297,6 +298,7 @@ class Lane:
             oldest_in_flight=self._executor.longest(now),
             joined=self._joined,
             rebalancing=self._rebalancing,
+            waiting=scheduler.waiting(self._wall()),
         )
 
     def longest_stack(self) -> str:

@@ -69,6 +69,7 @@ class WorkItem:
         exempt_from_breaker: an open breaker refunded an attempt. Further failures count against the record, not
             against the upstream.
         seen_successes: the count of the upstream's successes when it was last down for this record; None for never.
+        waiting: whether it is parked, or due, after `NotYet`.
         started: when the current attempt started.
         dead_letter_reason: set once the record must become a dead letter.
         error: the last failure as text.
@@ -91,6 +92,7 @@ class WorkItem:
         "seen_successes",
         "started",
         "waited",
+        "waiting",
         "write_attempts",
     )
 
@@ -103,6 +105,7 @@ class WorkItem:
         self.attempts = 0
         self.not_yet_count = 0
         self.waited = 0.0
+        self.waiting = False
         self.write_attempts = 0
         self.first_failure = 0.0
         self.exempt_from_breaker = False

@@ -192,6 +192,9 @@ class LaneScheduler:
         item = self._start_blocked(blocking, now) if blocking else self.keys.start()
         if item is not None:
             item.started = now
+            if item.waiting:
+                item.waiting = False
+                self._loads[item.partition].resume(item.record.size)
         return item
 
     def _start_blocked(self, blocking: list[Breaker], now: float) -> WorkItem | None:
@@ -329,6 +332,8 @@ class LaneScheduler:
         item.not_yet_count += 1
         delay = self._retry.delay(item.not_yet_count)
         item.waited += delay
+        item.waiting = True
+        self._loads[item.partition].wait(item.record.size)
         self.keys.park(item.key, now + delay, ParkReason.NOT_YET)
         return Decision(AttemptOutcome.RETRIED, ParkReason.NOT_YET, delay)
 
@@ -381,6 +386,25 @@ class LaneScheduler:
     def oldest(self) -> float:
         """Timestamp in seconds of the oldest unfinished record; 0 if none."""
         return min((item.record.timestamp for item in self.keys.items()), default=0) / 1000
+
+    def waiting(self, now: float) -> dict[Partition, float]:
+        """The partitions that cannot be committed because their first unfinished record waits by design (`NotYet`).
+
+        Returns:
+            of each, the age in seconds of the oldest unfinished record that does not wait; 0 if all wait.
+        """
+        if not any(load.waiting_records for load in list(self._loads.values())):
+            return {}
+        first: dict[Partition, tuple[int, bool]] = {}
+        oldest = dict.fromkeys(self._loads, now)
+        for queue in self.keys.queues():
+            partition, waits = queue[0].partition, queue[0].not_yet_count > 0
+            first[partition] = min(
+                first.get(partition, (queue[0].record.offset, waits)), (queue[0].record.offset, waits)
+            )
+            if not waits:
+                oldest[partition] = min(oldest[partition], *(item.record.timestamp / 1000 for item in queue))
+        return {partition: now - oldest[partition] for partition, (_, waits) in first.items() if waits}
 
     def buffered(self) -> int:
         """How many unfinished records are not in flight."""

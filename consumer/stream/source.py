@@ -6,6 +6,7 @@ already taken; `getmany` must never be cancelled.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, NamedTuple, Protocol, TypeVar
@@ -18,6 +19,10 @@ from aiokafka.protocol.commit import OffsetFetchRequest
 from consumer.stream.records import Partition, Record
 from consumer.stream.unreadable import UnreadableRecord
 
+OLDEST_TIMESTAMP = 1_420_070_400_000
+"""Milliseconds: the year 2015, before Kafka's records had timestamps."""
+
+K = TypeVar("K")
 T = TypeVar("T")
 
 
@@ -106,10 +111,19 @@ class KafkaSource:
             polled = await self._consumer.getmany(timeout_ms=int(timeout * 1000), max_records=limit)
         except ConsumerStoppedError as error:
             raise SourceClosed from error
-        batches = []
+        batches, now = [], int(time.time() * 1000)
         for tp, messages in polled.items():
             records = [
-                Record(m.topic, m.partition, m.offset, m.timestamp, m.key, m.value, tuple(m.headers), _error_of(m))
+                Record(
+                    m.topic,
+                    m.partition,
+                    m.offset,
+                    plausible_timestamp(m.timestamp, now),
+                    m.key,
+                    m.value,
+                    tuple(m.headers),
+                    _error_of(m),
+                )
                 for m in messages
             ]
             # Does not suspend: `getmany` has just set it.
@@ -159,6 +173,13 @@ class KafkaSource:
         self._paused = set()
 
 
+def plausible_timestamp(timestamp: int, now: int) -> int:
+    """A record's timestamp, or `now` for one that cannot be true (milliseconds): a producer may write anything, and
+    an age of decades, or below zero, would blind every alert.
+    """
+    return timestamp if OLDEST_TIMESTAMP <= timestamp <= now else now
+
+
 def _error_of(message: object) -> str:
     return message.error if isinstance(message, UnreadableRecord) else ""
 
@@ -180,22 +201,23 @@ def check_offset_fetches(client: AIOKafkaClient) -> None:
     client.send = checked_send  # type: ignore[method-assign]
 
 
+async def try_each(ask: Callable[[K], Awaitable[T]], keys: Iterable[K], timeout: float) -> dict[K, T | BaseException]:
+    """Ask for each key, side by side; the answer of each, or its error."""
+
+    async def answer(key: K) -> T:
+        async with asyncio.timeout(timeout):
+            return await ask(key)
+
+    asked = list(keys)
+    return dict(zip(asked, await asyncio.gather(*map(answer, asked), return_exceptions=True), strict=True))
+
+
 async def ask_each(
     ask: Callable[[Partition], Awaitable[T]], partitions: Iterable[Partition], timeout: float
 ) -> dict[Partition, T]:
     """Ask for each partition, side by side; the answers that come in time. A partition may have no leader."""
-
-    async def answer(partition: Partition) -> T:
-        async with asyncio.timeout(timeout):
-            return await ask(partition)
-
-    asked = list(partitions)
-    answers = await asyncio.gather(*map(answer, asked), return_exceptions=True)
-    return {
-        partition: answer
-        for partition, answer in zip(asked, answers, strict=True)
-        if not isinstance(answer, BaseException)
-    }
+    answers = await try_each(ask, partitions, timeout)
+    return {partition: answer for partition, answer in answers.items() if not isinstance(answer, BaseException)}
 
 
 def committed_at(metadata: str | None) -> float | None:

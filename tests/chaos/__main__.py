@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from consumer.settings.types import HttpBackend
-from tests.chaos.run import Chaos, Plan
+from tests.chaos.run import Chaos, ChaosPlan
 
 
 def main() -> int:
@@ -16,16 +16,16 @@ def main() -> int:
     parser.add_argument(
         "--seed", type=int, default=secrets.randbelow(1_000_000), help="seed of all faults; random if omitted"
     )
-    parser.add_argument("--events", type=int, default=Plan(0).events)
+    parser.add_argument("--events", type=int, default=ChaosPlan(0).events)
     parser.add_argument(
-        "--backend", choices=list(HttpBackend), default=Plan(0).backend, help="HTTP backend of the workers"
+        "--backend", choices=list(HttpBackend), default=ChaosPlan(0).backend, help="HTTP backend of the workers"
     )
     parser.add_argument("--keep", type=Path, help="directory for the logs and the record of all calls")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="chaos-") as temporary:
         directory = arguments.keep or Path(temporary)
         directory.mkdir(parents=True, exist_ok=True)
-        plan = Plan(arguments.seed, events=arguments.events, backend=arguments.backend)
+        plan = ChaosPlan(arguments.seed, events=arguments.events, backend=arguments.backend)
         report = asyncio.run(Chaos(plan, directory, _echo).run())
     print(report.line)
     return 0 if report.holds else 1

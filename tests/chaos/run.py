@@ -15,10 +15,10 @@ from aiokafka.admin import AIOKafkaAdminClient
 
 from consumer.embedded.supervise import ServerProcess, free_port, listening
 from demo.services import run
+from tests.chaos.evaluation import accepted, evaluate
 from tests.chaos.events import Version, seeded_rng, versions
 from tests.chaos.fleet import Fleet
 from tests.chaos.sink import HANG, FaultMode
-from tests.chaos.verdict import accepted, judge
 from tests.support.kafka_jvm import JvmKafka
 
 TOPIC, DEAD_LETTERS, GROUP = "paperclip.issue.comments", "paperclip.memory.dead-letters", "paperclip-memory-retain"
@@ -30,7 +30,7 @@ LATENCY = 0.15
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class ChaosPlan:
     """The faults of a run. Times are in seconds.
 
     Attributes:
@@ -83,7 +83,7 @@ class Report:
 class Chaos:
     """One run and its servers."""
 
-    def __init__(self, plan: Plan, directory: Path, echo: Callable[[str], None]) -> None:
+    def __init__(self, plan: ChaosPlan, directory: Path, echo: Callable[[str], None]) -> None:
         self._plan = plan
         self._record = directory / "calls.jsonl"
         self._record.write_text("")
@@ -127,18 +127,18 @@ class Chaos:
             finally:
                 self._fleet.kill_all()
             dead_letters = sum((await self._ends(DEAD_LETTERS)).values())
-        verdict = judge(self._produced, self._record.read_text().splitlines())
+        evaluation = evaluate(self._produced, self._record.read_text().splitlines())
         for problem in self._fleet.unclean:
             self._log(problem)
         return Report(
             events=len(self._produced),
-            lost=verdict.lost,
-            extra_operations=verdict.extra_operations,
-            order_breaks=verdict.order_breaks,
+            lost=evaluation.lost,
+            extra_operations=evaluation.extra_operations,
+            order_breaks=evaluation.order_breaks,
             dead_letters=dead_letters,
             kills=self._fleet.kills,
             seconds=round(time.monotonic() - self._begun, 1),
-            repeated_calls=verdict.repeats,
+            repeated_calls=evaluation.repeats,
             terminations=self._fleet.terminations,
             unclean=len(self._fleet.unclean),
             seed=plan.seed,

@@ -52,7 +52,7 @@ def line(output: str, name: str) -> str:
 
 def test_check_without_a_key_says_that_none_is_set(installation: RelayInstallation) -> None:
     said = line(installation.command("check", expect=1, PAPERCLIP_API_KEY=""), "paperclip")
-    assert said.startswith("✗ paperclip: asks for a key, and none is set. To do: set paperclip_api_key")
+    assert said.startswith("✗ paperclip: requires a key, and none is set. To do: set paperclip_api_key")
 
 
 def test_check_names_release_and_end_of_the_owners_key_and_warns_of_nothing(

@@ -6,7 +6,7 @@ import pytest
 
 from benchmarks import report
 from benchmarks.measure import Result
-from benchmarks.report import DEFAULT, FAST, FAST_ALONE, JAVA, page, table, verdicts
+from benchmarks.report import DEFAULT, FAST, FAST_ALONE, JAVA, check_targets, page, table
 
 RESULT = Result("throughput", FAST, 64, 50.0, 1, 1200.0, 0.94, 200.0, 99.0, 51.0, 60.0, 0.2)
 JAVA_256 = replace(RESULT, bench="density", system=JAVA, in_flight=256, events_per_second=4100.0, cpu_us_per_event=280)
@@ -15,12 +15,12 @@ SCALING = replace(RESULT, bench="scaling", in_flight=16, events_per_second=310.0
 
 
 def _holds(*results: Result) -> list[bool]:
-    return [verdict.holds for verdict in verdicts(results)]
+    return [check.holds for check in check_targets(results)]
 
 
 def test_no_results_give_no_verdicts() -> None:
-    assert verdicts([]) == []
-    assert verdicts([RESULT]) == []
+    assert check_targets([]) == []
+    assert check_targets([RESULT]) == []
 
 
 @pytest.mark.parametrize(("alone", "holds"), [(1237.0, True), (1238.0, False)])
@@ -55,7 +55,7 @@ def test_each_backend_is_compared_with_the_best_python_peer(bench: str, slower: 
     result = replace(RESULT, bench=bench)
     rates = {DEFAULT: slower, "FastStream, httpx": 20.0, "aiokafka, a plain loop": 800.0, "httpx alone, no Kafka": 9e9}
     results = [result, *(replace(result, system=name, events_per_second=rate) for name, rate in rates.items())]
-    assert [each.holds for each in verdicts(results) if "Python" in each.bar] == [True, holds]
+    assert [each.holds for each in check_targets(results) if "Python" in each.bar] == [True, holds]
 
 
 @pytest.mark.parametrize(("p99", "rss", "holds"), [(170.0, 150.0, [True, True]), (171.0, 151.0, [False, False])])

@@ -200,16 +200,16 @@ async def test_a_refusal_without_a_key_says_that_none_is_set(name: str) -> None:
     without_key: dict[str, Any] = {f"{name}_api_key": None}
     probes = await (probed(failing, **without_key) if name == "hindsight" else probed(paperclip=failing, **without_key))
     assert probes[name].mark is Mark.FAILED
-    assert probes[name].text == "asks for a key, and none is set"
+    assert probes[name].text == "requires a key, and none is set"
     assert probes[name].fix.startswith(f"set {name}_api_key (PAPERCLIP_MEMORY_{name.upper()}_API_KEY)")
 
 
-async def test_a_key_that_may_not_see_the_probe_bank_is_not_called_a_bad_key() -> None:
+async def test_key_that_may_not_read_the_probe_bank_is_a_warning() -> None:
     service: Any = Service()
     service.authenticate = AsyncMock(return_value=False)
     probe = (await probed(service))["hindsight"]
     assert probe.mark is Mark.WARNED
-    assert "may not see the bank" in probe.text
+    assert "may not read the bank" in probe.text
     assert "wrong" not in probe.fix
 
 
@@ -217,7 +217,7 @@ async def test_a_key_that_may_not_see_the_probe_bank_is_not_called_a_bad_key() -
 async def test_old_hindsight_is_a_warning(version: str) -> None:
     probe = (await probed(Service(version=version)))["hindsight"]
     assert probe.mark is Mark.WARNED
-    assert f"version {version}: before 0.8.6 a repeated comment is worked again" in probe.text
+    assert f"version {version}: before 0.8.6 Hindsight processes a repeated comment again" in probe.text
     assert "0.8.6" in probe.fix
 
 
@@ -337,13 +337,13 @@ def test_probes_are_logged_at_their_level() -> None:
     with structlog.testing.capture_logs() as logs:
         log_probes(structlog.get_logger(), PROBES)
     assert logs == [
-        {"log_level": "info", "event": "probe", "probe": "settings", "mark": "ok", "found": "complete"},
+        {"log_level": "info", "event": "probe", "probe": "settings", "mark": "ok", "result": "complete"},
         {
             "log_level": "error",
             "event": "probe",
             "probe": "kafka",
             "mark": "failed",
-            "found": "no connection",
+            "result": "no connection",
             "fix": "start it",
         },
         {
@@ -351,10 +351,10 @@ def test_probes_are_logged_at_their_level() -> None:
             "event": "probe",
             "probe": "topic runs",
             "mark": "warned",
-            "found": "2 partitions, not 8",
+            "result": "2 partitions, not 8",
             "fix": "alter it",
         },
-        {"log_level": "warning", "event": "probe", "probe": "paperclip", "mark": "absent", "found": "not configured"},
+        {"log_level": "warning", "event": "probe", "probe": "paperclip", "mark": "absent", "result": "not configured"},
     ]
 
 

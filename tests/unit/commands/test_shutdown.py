@@ -70,3 +70,19 @@ async def test_the_deadline_is_lifted_after_all_clients_are_closed(order: list[s
     assert order[0] == "deadline set"
     assert order[-1] == "deadline lifted"
     assert "clients closed" in order
+
+
+async def test_a_lane_that_fails_to_stop_cuts_short_no_other_lanes_drain() -> None:
+    drained = asyncio.Event()
+
+    async def fail(_deadline: float) -> None:
+        raise OSError("no coordinator")
+
+    async def drain(_deadline: float) -> None:
+        await asyncio.sleep(0.01)
+        drained.set()
+
+    failing, draining = MagicMock(stop=fail), MagicMock(stop=drain)
+    with pytest.raises(OSError, match="no coordinator"):
+        await worker.stop_lanes([failing, draining], 10.0)
+    assert drained.is_set()

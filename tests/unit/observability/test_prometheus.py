@@ -25,6 +25,7 @@ from consumer.stream.hooks import (
     RecordsExpired,
     Stalled,
 )
+from consumer.stream.records import Partition
 from tests.unit.exporter.samples import NOW, polled_hindsight, polled_kafka
 from tests.unit.observability.samples import attempt, lane, value
 
@@ -55,7 +56,7 @@ def samples(registry: CollectorRegistry) -> dict[tuple[str, tuple[tuple[str, str
 
 
 def test_every_counter_starts_at_zero(registry: CollectorRegistry, metrics: Metrics) -> None:
-    registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0})]))
+    registry.register(LaneGauges(lambda: [lane(assigned={"t": 1}, paused={"t": 0}, waiting={Partition("t", 0): 0.0})]))
     ToolMetrics(registry)
     count_published(registry, ["t"])
     registry.register(RelayGauges({Source.RUNS: "t"}, lambda _: 0.0, list))

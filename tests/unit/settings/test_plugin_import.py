@@ -74,9 +74,9 @@ def test_fields_that_cannot_be_imported_are_named() -> None:
     config = {"hindsightApiUrl": URL, "hindsightApiKeyRef": {"type": "secret_ref", "secretId": "s-1"}, "theme": "dark"}
     imported = translate(config)
     assert variable("hindsight_api_key") not in imported.values
-    assert len(imported.left) == 2
-    assert "PAPERCLIP_MEMORY_HINDSIGHT_API_KEY" in imported.left[0]
-    assert imported.left[1].startswith("theme")
+    assert len(imported.not_imported) == 2
+    assert "PAPERCLIP_MEMORY_HINDSIGHT_API_KEY" in imported.not_imported[0]
+    assert imported.not_imported[1].startswith("theme")
     text = env_file(imported, "a test", {"PAPERCLIP_MEMORY_RELAY_COMPANIES": COMPANY})
     assert f"PAPERCLIP_MEMORY_RELAY_COMPANIES={COMPANY}" in text
     assert "s-1" not in text

@@ -59,3 +59,23 @@ def test_between_half_and_full_a_partition_stays_paused_or_running() -> None:
 )
 def test_more_than_16_partitions_share_the_limits_of_16(partitions: int, share: BackpressureLimits) -> None:
     assert LIMITS.share(partitions) == share
+
+
+def test_waiting_records_count_only_towards_a_larger_limit_of_bytes() -> None:
+    load = loaded(10, 10)
+    assert load.update(0)
+    for _ in range(6):
+        load.wait(10)
+    assert not load.update(0)
+    for _ in range(29):
+        load.add(10)
+        load.wait(10)
+        assert not load.update(0)
+    load.add(10)
+    load.wait(10)
+    assert load.update(0), "four times the limit of bytes"
+    for _ in range(30):
+        load.resume(10)
+        load.remove(10)
+    assert (load.records, load.bytes, load.waiting_records, load.waiting_bytes) == (10, 100, 6, 60)
+    assert not load.update(0)

@@ -216,6 +216,23 @@ async def test_records_that_expire_while_their_partition_is_paused_are_reported_
         assert harness.events_of(RecordsExpired)[1].records == 2
 
 
+async def test_expired_records_are_reported_once_over_rebalances() -> None:
+    async with running_lane(joined=False) as harness:
+        for _ in range(10):
+            harness.source.produce(b"a")
+        harness.source.committed[P0] = 3
+        harness.source.retain_from(10)
+        await eventually(lambda: harness.source.polls)
+        await harness.source.rebalance(P0)
+        await eventually(lambda: harness.events_of(RecordsExpired))
+        await eventually(lambda: harness.source.committed == {P0: 10})
+        harness.source.committed[P0] = 3  # as if that commit had not arrived
+        for _ in range(3):
+            await harness.source.rebalance(P0)
+            await polled(harness)
+        assert harness.events_of(RecordsExpired) == [RecordsExpired("retain", "comments", 0, 7)]
+
+
 async def test_positions_of_another_assignment_are_not_used() -> None:
     async with running_lane() as harness:
         harness.source.produce(b"a")

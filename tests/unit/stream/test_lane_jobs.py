@@ -134,6 +134,18 @@ async def test_a_full_partition_is_paused_once_and_resumed_at_half() -> None:
         assert harness.source.pauses <= 3, "not at every record"
 
 
+async def test_a_thousand_waiting_deletions_do_not_pause_their_partition() -> None:
+    async with running_lane(limit=8, limits=BackpressureLimits(records=100)) as harness:
+        for n in range(1_000):
+            harness.jobs.always[f"waiting{n}".encode()] = NotYet("unfinished")
+            harness.source.produce(f"waiting{n}".encode())
+        harness.source.produce(b"live", timestamp=int(harness.clock.now * 1000))
+        await eventually(lambda: harness.jobs.order[0, b"live"])
+        assert harness.lane.state().waiting == {P0: 0.0}
+        harness.jobs.always.clear()
+        await harness.drain()
+
+
 async def test_a_stuck_key_pauses_its_partition_at_the_pending_limit() -> None:
     async with running_lane(limit=2, limits=BackpressureLimits(pending=50)) as harness:
         harness.jobs.always[b"stuck"] = POISON
@@ -198,6 +210,32 @@ async def test_joining_is_retried_while_kafka_is_unreachable() -> None:
         await harness.source.rebalance(P0)
         harness.source.produce(b"a")
         await eventually(lambda: harness.lag == 0)
+
+
+async def test_an_error_in_the_timer_of_a_retry_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The event loop would only log it, and the lane would start nothing more. The poll may last."""
+    monkeypatch.setattr(lane, "POLL_TIMEOUT", 3_600.0)
+    async with running_lane() as harness:
+        harness.lane._executor._clock = asyncio.get_running_loop().time
+        harness.jobs.script[b"a"] = [Transient("503", upstream=Upstream.HINDSIGHT, retry_after=0.01)]
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.attempts(AttemptOutcome.RETRIED))
+        monkeypatch.setattr(harness.scheduler, "start", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            await harness.running
+
+
+async def test_an_error_after_the_end_of_a_job_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lane, "POLL_TIMEOUT", 3_600.0)
+    async with running_lane() as harness:
+        harness.jobs.gate.clear()
+        harness.jobs.script[b"a"] = [Skipped(SkipReason.NO_AGENT)]
+        harness.source.produce(b"a")
+        await eventually(lambda: harness.jobs.running)
+        monkeypatch.setattr(harness.scheduler, "start", lambda *_: 1 / 0)
+        harness.jobs.gate.set()
+        with pytest.raises(ZeroDivisionError):
+            await harness.running
 
 
 async def test_a_bug_of_the_engine_ends_the_lane(monkeypatch: pytest.MonkeyPatch) -> None:

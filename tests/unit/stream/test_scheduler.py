@@ -529,6 +529,45 @@ def test_a_full_partition_is_paused() -> None:
     assert scheduler.buffered() == 3
 
 
+def test_records_that_wait_by_design_do_not_pause_their_partition() -> None:
+    scheduler = LaneScheduler(10, RetryPolicy(), BackpressureLimits(records=3))
+    scheduler.assign([P0])
+    scheduler.deliver(P0, [record(0, b"a"), record(1, b"b"), record(2, b"c")], 3)
+    assert scheduler.paused() == {P0}
+    for _ in range(3):
+        end(scheduler, begin(scheduler), NOT_YET)
+    assert scheduler.paused() == set()
+    scheduler.deliver(P0, [record(3, b"d"), record(4, b"e")], 5)
+    assert scheduler.paused() == set()
+    again = [begin(scheduler, LATER) for _ in range(5)]
+    assert scheduler.paused() == {P0}, "while they are asked about they are work again"
+    for item in again:
+        end(scheduler, item, Done(), now=LATER)
+    assert scheduler.paused() == set()
+    assert scheduler.buffered() == 0
+
+
+def test_a_partition_whose_first_record_waits_by_design_tells_how_late_the_others_are() -> None:
+    scheduler = lane(b"a", b"a", b"b", b"c")
+    assert scheduler.waiting(1_500.0) == {}
+    end(scheduler, begin(scheduler), NOT_YET)
+    assert scheduler.waiting(1_500.0) == {P0: 500.0}, "b and c are not done"
+    for _ in range(2):
+        end(scheduler, begin(scheduler), Done())
+    assert scheduler.waiting(1_500.0) == {P0: 0.0}, "a second record of a waiting key waits, too"
+    item = begin(scheduler, LATER)
+    assert scheduler.waiting(LATER) == {}, "nothing waits while it is asked about"
+    end(scheduler, item, NOT_YET, now=LATER)
+    assert scheduler.waiting(LATER) == {P0: 0.0}
+
+
+def test_a_partition_whose_first_record_is_not_done_does_not_wait_by_design() -> None:
+    scheduler = lane(b"a", b"b")
+    begin(scheduler)
+    end(scheduler, begin(scheduler), NOT_YET)
+    assert scheduler.waiting(1_500.0) == {}
+
+
 def test_with_more_partitions_each_is_paused_earlier() -> None:
     partitions = [Partition("comments", number) for number in range(2 * FULL_SHARES)]
     scheduler = LaneScheduler(10, RetryPolicy(), BackpressureLimits(records=4))

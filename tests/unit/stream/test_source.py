@@ -1,6 +1,7 @@
 """`KafkaSource` on a scripted consumer; what it makes of the real one is tested on real Kafka (aiokafka's traps)."""
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,14 @@ from aiokafka.errors import (
 from aiokafka.protocol.commit import OffsetFetchRequest
 
 from consumer.stream.records import Partition, Record
-from consumer.stream.source import KafkaSource, SourceClosed, ask_each, check_offset_fetches, committed_at
+from consumer.stream.source import (
+    KafkaSource,
+    SourceClosed,
+    ask_each,
+    check_offset_fetches,
+    committed_at,
+    plausible_timestamp,
+)
 from consumer.stream.unreadable import UnreadableRecord
 
 ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -128,7 +136,13 @@ async def test_stop_before_start_does_nothing(source: KafkaSource, consumer: Con
 
 async def test_a_poll_returns_records_and_the_position_after_them(source: KafkaSource, consumer: Consumer) -> None:
     message = SimpleNamespace(
-        topic="t", partition=0, offset=7, timestamp=1, key=b"k", value=b"v", headers=(("replay", b"backfill"),)
+        topic="t",
+        partition=0,
+        offset=7,
+        timestamp=1_796_034_000_000,
+        key=b"k",
+        value=b"v",
+        headers=(("replay", b"backfill"),),
     )
     consumer.polled = {ZERO: [message]}
     await source.start(Listening())
@@ -140,11 +154,12 @@ async def test_a_poll_returns_records_and_the_position_after_them(source: KafkaS
 
 
 async def test_a_record_that_the_client_cannot_read_says_why(source: KafkaSource, consumer: Consumer) -> None:
-    message = UnreadableRecord("t", 0, 7, 1, 0, None, None, None, -1, -1, (), "CorruptRecordException: Invalid CRC")
+    at = 1_700_000_000_000
+    message = UnreadableRecord("t", 0, 7, at, 0, None, None, None, -1, -1, (), "CorruptRecordException: Invalid CRC")
     consumer.polled = {ZERO: [message]}
     await source.start(Listening())
     (batch,) = await source.poll(0.2, 500)
-    assert batch.records == [Record("t", 0, 7, 1, None, None, (), "CorruptRecordException: Invalid CRC")]
+    assert batch.records == [Record("t", 0, 7, at, None, None, (), "CorruptRecordException: Invalid CRC")]
 
 
 async def test_a_poll_after_stop_raises_source_closed(source: KafkaSource, consumer: Consumer) -> None:
@@ -259,3 +274,26 @@ async def test_a_group_whose_coordinator_is_loading_keeps_its_committed_offset()
     coordinator.coordinator_dead = lambda: None
     committed = await coordinator.fetch_committed_offsets([ZERO])
     assert committed[ZERO].offset == 42
+
+
+@pytest.mark.parametrize(
+    ("timestamp", "plausible"),
+    [
+        pytest.param(1_700_000_000_000, 1_700_000_000_000, id="true"),
+        pytest.param(0, 1_796_034_000_000, id="the producer writes no time"),
+        pytest.param(-1, 1_796_034_000_000, id="the client knows no time"),
+        pytest.param(1_796_034_000, 1_796_034_000_000, id="seconds for milliseconds"),
+        pytest.param(1_796_034_090_000, 1_796_034_000_000, id="the producer's clock is ahead"),
+    ],
+)
+def test_a_timestamp_that_cannot_be_true_is_replaced_by_the_time_of_the_poll(timestamp: int, plausible: int) -> None:
+    assert plausible_timestamp(timestamp, 1_796_034_000_000) == plausible
+
+
+async def test_a_poll_replaces_implausible_timestamps(source: KafkaSource, consumer: Consumer) -> None:
+    consumer.polled = {
+        ZERO: [SimpleNamespace(topic="t", partition=0, offset=7, timestamp=-1, key=b"k", value=b"v", headers=())]
+    }
+    await source.start(Listening())
+    (batch,) = await source.poll(0.2, 500)
+    assert abs(batch.records[0].timestamp / 1000 - time.time()) < 60

@@ -53,6 +53,11 @@ def test_the_schema_describes_every_argument_and_names_no_other_owner(
     assert not {"bank", "agent", "company", "run", "user"} & set(schema["properties"])
 
 
+def test_a_long_argument_name_is_cut_in_the_message() -> None:
+    with pytest.raises(ToolError, match=f"^Unknown argument '{'x' * 40}' "):
+        parse_arguments(RecallArguments, {"query": "x", "x" * 1000: 1})
+
+
 def test_a_hundred_thousand_arguments_are_refused_without_validating_each() -> None:
     raw = {f"a{number}": 1 for number in range(100_000)}
     started = process_time()

@@ -39,6 +39,21 @@ def test_an_agent_beyond_its_share_in_flight_is_refused_and_others_are_not() -> 
     calls(limits, Tool.RECALL, AGENT_ADA, 1)
 
 
+def test_a_finished_call_frees_one_slot_and_no_more() -> None:
+    limits = CallLimits(8)
+    with limits.call(Tool.RECALL, AGENT_ADA):
+        with limits.call(Tool.RECALL, AGENT_ADA):
+            pass
+        with limits.call(Tool.RECALL, AGENT_ADA), pytest.raises(ToolError):
+            calls(limits, Tool.RECALL, AGENT_ADA, 1)
+
+
+def test_the_smallest_limit_admits_one_call() -> None:
+    limits = CallLimits(1)
+    with limits.call(Tool.RECALL, AGENT_ADA), pytest.raises(ToolError):
+        calls(limits, Tool.RECALL, AGENT_ADA, 1)
+
+
 def test_a_company_beyond_its_share_in_flight_is_refused_and_others_are_not() -> None:
     limits = CallLimits(8)
     with ExitStack() as in_flight:

@@ -79,7 +79,7 @@ async def test_authentication_and_call_share_one_time_budget(monkeypatch: pytest
     dispatcher = tools.dispatcher
     context = await dispatcher.authenticate(raw(bearer(ADA)))
     assert isinstance(context.caller, ToolResult)
-    assert (context.caller.status, context.caller.outcome) == (504, ToolOutcome.FAILED)
+    assert (context.admitted, context.caller.status, context.caller.outcome) == (True, 504, ToolOutcome.FAILED)
 
     async def for_ever(_: Agent) -> ToolResult:
         await asyncio.Event().wait()

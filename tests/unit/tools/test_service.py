@@ -128,8 +128,9 @@ async def test_retain_strips_recalled_memories_and_refuses_an_empty_rest(tools: 
     await tools.service.retain(agent(ADAS_RUN), RetainArguments(content=f"We keep it.\n{served}\nDone."))
     assert tools.hindsight.called("retain")[0][1].content == "We keep it.\n\n\nDone."
     for nothing in (served, f"> {served}", "\u200b\n", "<paperclip-memory> never closed"):
-        with pytest.raises(ToolError, match="nothing to save"):
+        with pytest.raises(ToolError, match="nothing to save") as raised:
             await tools.service.retain(agent(ADAS_RUN), RetainArguments(content=nothing))
+        assert raised.value.status == 400
 
 
 async def test_an_unreachable_hindsight_is_an_answer_in_words_not_an_exception(tools: ToolsFixture) -> None:
@@ -164,8 +165,9 @@ async def test_a_long_query_is_truncated_and_halved_after_a_400(tools: ToolsFixt
 
 @pytest.mark.parametrize("text", ["?!", " ", "…"])
 async def test_a_query_without_a_word_is_refused_without_a_request(tools: ToolsFixture, text: str) -> None:
-    with pytest.raises(ToolError, match="contains no word"):
+    with pytest.raises(ToolError, match="contains no word") as raised:
         await tools.service.recall(agent(), query(text))
+    assert raised.value.status == 400
     assert tools.hindsight.calls == []
 
 
@@ -268,8 +270,9 @@ async def test_an_issue_without_a_user_is_refused_where_a_user_is_required(granu
 
 async def test_an_issue_of_another_company_gives_no_user(user_tools: ToolsFixture) -> None:
     user_tools.paperclip.issues[ISSUE]["companyId"] = "c0000000-0000-4000-8000-0000000000aa"
-    with pytest.raises(ToolError):
+    with pytest.raises(ToolError) as raised:
         await user_tools.service.recall(agent(ADAS_RUN, key=None), query())
+    assert raised.value.status == 409
 
 
 async def test_the_gateway_cannot_reach_a_user_through_another_agents_run(user_tools: ToolsFixture) -> None:

@@ -9,7 +9,7 @@ from tests.chaos.events import Version
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class Evaluation:
     """The outcome. All counts must be 0 but `repeats`: calls of an operation that was accepted before.
 
     Attributes:
@@ -24,7 +24,7 @@ class Verdict:
     repeats: int
 
 
-def judge(produced: Iterable[Version], record: Iterable[str]) -> Verdict:
+def evaluate(produced: Iterable[Version], record: Iterable[str]) -> Evaluation:
     """Compare the sink's record (the lines of its file) with the produced versions."""
     expected = {version.operation: version for version in produced}
     first: dict[str, dict[str, None]] = {"arrived": {}, "accepted": {}}  # a dict keeps the order
@@ -34,7 +34,7 @@ def judge(produced: Iterable[Version], record: Iterable[str]) -> Verdict:
         if what == "arrived" and operation in first["accepted"]:
             repeats += 1
         first[what].setdefault(operation)
-    return Verdict(
+    return Evaluation(
         lost=len(expected.keys() - first["accepted"].keys()),
         extra_operations=len(first["arrived"].keys() - expected.keys()),
         order_breaks=sum(_breaks(expected, operations) for operations in first.values()),

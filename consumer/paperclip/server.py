@@ -110,17 +110,19 @@ class PaperclipServer:
         """
         operation = PaperclipOperation.KEY
         reply = await self._rest.call(operation, "GET", "/api/cli-auth/me", accept=(401, 403, 404))
+        if reply.status == 404:
+            return None
         key_id = self._rest.read(reply, operation, lambda value: value.get("keyId"))
         if not key_id:
             return None
         return await self._get(operation, "/api/board-api-keys", lambda value: parse_key_expiry(value, key_id))
 
     async def tool_connections(self, company_id: str) -> list[Json]:
-        """A company's tool connections that are not archived; none if our key may not see them."""
+        """A company's tool connections that are not archived; none if our key, or this release, shows none."""
         operation = PaperclipOperation.TOOL_CONNECTIONS
         path = f"/api/companies/{path_uuid(company_id)}/tools/connections"
-        reply = await self._rest.call(operation, "GET", path, accept=(403,))
-        if reply.status == 403:
+        reply = await self._rest.call(operation, "GET", path, accept=(403, 404))
+        if reply.status in (403, 404):
             return []
         connections = self._rest.read(reply, operation, lambda value: parse_rows(value["connections"]))
         return [connection for connection in connections if connection.get("status") != "archived"]

@@ -316,6 +316,7 @@ async def test_archived_connections_are_left_out() -> None:
     assert send.lines == [f"GET /base/api/companies/{COMPANY}/tools/connections"]
 
 
-async def test_connections_that_the_key_may_not_see_are_none() -> None:
-    paperclip, _ = client(BOARD_ONLY)
+@pytest.mark.parametrize("said", [BOARD_ONLY, NO_ROUTE], ids=["no right", "older release"])
+async def test_connections_that_are_not_shown_are_none(said: Response) -> None:
+    paperclip, _ = client(said)
     assert await paperclip.tool_connections(COMPANY) == []

@@ -16,7 +16,9 @@ def test_metrics_show_published_events_lag_and_companies_by_state() -> None:
     topics = {Source.COMMENTS: "comments", Source.RUNS: "runs"}
     count = count_published(registry, topics.values())
     states = [RelayState.FOLLOWING, RelayState.FOLLOWING, RelayState.REFUSED]
-    registry.register(RelayGauges(topics, lambda source: 1_000 - len(source), lambda: states, lambda: 90.0, lambda: 1_000))
+    registry.register(
+        RelayGauges(topics, lambda source: 1_000 - len(source), lambda: states, lambda: 90.0, lambda: 1_000)
+    )
     count(Published("runs", 2))
     count(Notice("nothing", {}))
     text = generate_latest(registry).decode()

@@ -59,7 +59,11 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
         def open_follower(checkpoint: Checkpoint) -> CompanyFollower:
             company, start = checkpoint.company_id, checkpoint.start
             publisher = EventPublisher(
-                producing.publish, hook, runs=topics[Source.RUNS], comments=topics[Source.COMMENTS]
+                producing.publish,
+                hook,
+                runs=topics[Source.RUNS],
+                comments=topics[Source.COMMENTS],
+                skew=lambda: paperclip.clock_skew,
             )
             follower = CompanyFollower(
                 checkpoint,
@@ -78,7 +82,7 @@ async def open_relay(process: Process) -> AsyncIterator[Relay]:
 
         config = RelayConfig(settings.relay_companies, settings.relay_start)
         relay = Relay(config, paperclip, checkpoints, open_follower, hook)
-        process.registry.register(RelayGauges(topics, relay.caught_up_at, relay.states))
+        process.registry.register(RelayGauges(topics, relay.caught_up_at, relay.states, lambda: paperclip.clock_skew))
         yield relay
 
 

@@ -125,9 +125,7 @@ class KafkaReader:
             firsts = await _first_timestamps(clients.consumer, offsets, own) if offsets else {}
             times = [commit.at for commit in view.commits.values() if commit.at is not None]
             group_lags = lags(committed, own, firsts, self._history, self._now())
-            groups.append(
-                GroupSnapshot(group, topics, view.members, view.state, group_lags, max(times, default=None))
-            )
+            groups.append(GroupSnapshot(group, topics, view.members, view.state, group_lags, max(times, default=None)))
         letters = self._settings.topic_dead_letters
         dead, without_depth = await _logs(clients.consumer, partitions.get(letters, []))
         missing |= without_log | without_depth
@@ -141,9 +139,7 @@ class KafkaReader:
         )
 
 
-def _split(
-    answers: Mapping[K, T | BaseException], name: Callable[[K], str]
-) -> tuple[dict[K, T], dict[str, str]]:
+def _split(answers: Mapping[K, T | BaseException], name: Callable[[K], str]) -> tuple[dict[K, T], dict[str, str]]:
     """The answers, and the errors of what gave none."""
     found = {key: answer for key, answer in answers.items() if not isinstance(answer, BaseException)}
     errors = {key: error for key, error in answers.items() if isinstance(error, BaseException)}

@@ -61,10 +61,10 @@ def retry_after(response: Response, now: float) -> float | None:
     value = response.headers.get("retry-after", "").strip()
     if value.isascii() and value.isdigit():
         return min(float(value[:9]), _LONGEST_WAIT)
-    until = _date(value)
+    until = parse_date(value)
     if until is None:
         return None
-    since = _date(response.headers.get("date", "")) or datetime.fromtimestamp(now, UTC)
+    since = parse_date(response.headers.get("date", "")) or datetime.fromtimestamp(now, UTC)
     return min(max(0.0, (until - since).total_seconds()), _LONGEST_WAIT)
 
 
@@ -116,7 +116,7 @@ def _member(body: bytes, name: str) -> Any:
     return value.get(name) if isinstance(value, dict) else None
 
 
-def _date(text: str) -> datetime | None:
+def parse_date(text: str) -> datetime | None:
     try:
         date = parsedate_to_datetime(text)
     except ValueError:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any, TypeVar
 
 from consumer.errors import HandlingError, Upstream
-from consumer.http.errors import classify
+from consumer.http.errors import classify, parse_date
 from consumer.http.transport import Request, Response, Transport, TransportError
 from consumer.upstream_success import record_success
 from schemas.codec import loads
@@ -15,6 +15,8 @@ from schemas.codec import loads
 T = TypeVar("T")
 
 Warn = Callable[..., None]
+
+SMALLEST_SKEW = 2.0
 
 
 def silent(_event: str, **_fields: str) -> None:
@@ -49,6 +51,7 @@ class RestClient:
         warn: Warn = silent,
     ) -> None:
         self.upstream = upstream
+        self._last_date = "", 0.0
         self._send = send
         self._base = base
         self._timeout = timeout
@@ -104,9 +107,21 @@ class RestClient:
             response = await self._send(request)
         except TransportError as error:
             raise self.error(error, operation) from error
+        self._last_date = response.headers.get("date", ""), time.time()
         if 200 <= response.status < 300 or response.status in accept:
             return response
         raise self.error(response, operation)
+
+    @property
+    def clock_skew(self) -> float:
+        """Seconds that the server's clock is behind ours, by the `Date` of its last response; 0 if it sent none.
+
+        Less than 2 s are 0: `Date` has whole seconds, and the response takes a while.
+        """
+        text, received = self._last_date
+        date = parse_date(text)
+        skew = 0.0 if date is None else received - date.timestamp()
+        return skew if abs(skew) >= SMALLEST_SKEW else 0.0
 
     def read(self, response: Response, operation: StrEnum, parse: Callable[[Any], T]) -> T:
         """Parse a response's JSON.

@@ -1,8 +1,8 @@
 """Every metric, with its help text and the closed set of values of each label.
 
 No label holds a bank, company, agent, run, event id, pod or the text of an exception, so the number of series stays
-small. Every counter starts at zero, because `increase()` misses a counter that is first seen at 1. `metrics_table()`
-generates `docs/metrics.md`; `consumer.observability.prometheus` records the values.
+small. Every counter starts at zero, because `increase()` misses a counter that is first seen at 1. `docs/metrics.md`
+lists them all; `consumer.observability.prometheus` records the values.
 """
 
 from collections.abc import Sequence
@@ -151,6 +151,11 @@ RELAY_LAG = Metric(
     "Seconds since the furthest-behind company was fully read.",
     ("topic",),
 )
+PAPERCLIP_SKEW = Metric(
+    "paperclip_clock_skew_seconds",
+    Kind.GAUGE,
+    "Seconds that Paperclip's clock is behind the relay's; 0 below 2 seconds. Times of runs are corrected by it.",
+)
 RELAY_COMPANIES = Metric(
     "relay_companies",
     Kind.GAUGE,
@@ -257,24 +262,6 @@ _VALUES: dict[tuple[str, str], Sequence[str]] = {
 }
 
 
-def metrics_table() -> str:
-    """The text of `docs/metrics.md`: each metric with its type, meaning, labels and their values."""
-    lines = [
-        "# Metrics",
-        "",
-        "Every process serves the metrics that apply to it at `/metrics`, and the usual `process_…` metrics. Counters",
-        "start at zero. All durations and ages are in seconds.",
-        "",
-        "| name | type | meaning | labels |",
-        "|---|---|---|---|",
-    ]
-    lines += [f"| `{metric.full_name}` | {metric.kind} | {metric.help} | {_labels(metric)} |" for metric in METRICS]
-    return "\n".join(lines) + "\n"
-
-
-def _labels(metric: Metric) -> str:
-    cells = []
-    for label in metric.labels:
-        values = _VALUES.get((metric.name, label)) or _VALUES["*", label]
-        cells.append(f"`{label}`: {', '.join(values)}")
-    return "<br>".join(cells) or "none"
+def label_values(metric: Metric, label: str) -> tuple[str, ...]:
+    """All values of a label, or a description of them."""
+    return tuple(_VALUES.get((metric.name, label)) or _VALUES["*", label])

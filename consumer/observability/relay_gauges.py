@@ -10,7 +10,7 @@ from prometheus_client.registry import Collector
 from structlog.typing import FilteringBoundLogger
 
 from consumer.observability.logs import Throttle
-from consumer.observability.metrics import RELAY_COMPANIES, RELAY_LAG, RELAY_PUBLISHED
+from consumer.observability.metrics import PAPERCLIP_SKEW, RELAY_COMPANIES, RELAY_LAG, RELAY_PUBLISHED
 from consumer.observability.prometheus import counter, gauge_family
 from consumer.relay.hooks import Hook, Notice, Published, RelayEvent, RelayState, Source, StateChanged
 
@@ -22,6 +22,7 @@ class RelayGauges(Collector):
         topics: the topic of each source.
         caught_up_at: time of the last complete read of a source, seconds since the epoch.
         states: the state of each company.
+        skew: seconds that Paperclip's clock is behind ours.
     """
 
     def __init__(
@@ -29,8 +30,10 @@ class RelayGauges(Collector):
         topics: Mapping[Source, str],
         caught_up_at: Callable[[Source], float],
         states: Callable[[], Iterable[RelayState]],
+        skew: Callable[[], float] = lambda: 0.0,
         now: Callable[[], float] = time.time,
     ) -> None:
+        self._skew = skew
         self._topics = topics
         self._caught_up_at = caught_up_at
         self._states = states
@@ -40,6 +43,7 @@ class RelayGauges(Collector):
         now, tally = self._now(), Tally(self._states())
         lags = (((topic,), max(0.0, now - self._caught_up_at(source))) for source, topic in self._topics.items())
         yield gauge_family(RELAY_LAG, lags)
+        yield gauge_family(PAPERCLIP_SKEW, [((), self._skew())])
         yield gauge_family(RELAY_COMPANIES, (((state,), tally[state]) for state in RelayState))
 
 

@@ -58,6 +58,11 @@ class PaperclipServer:
         other._rest = self._rest.under(key)  # noqa: SLF001 - one of us
         return other
 
+    @property
+    def clock_skew(self) -> float:
+        """Seconds that Paperclip's clock is behind ours; see `RestClient.clock_skew`."""
+        return self._rest.clock_skew
+
     async def server_date(self) -> str | None:
         """The `Date` header of an answer, as HTTP writes it; None if a proxy removed it."""
         reply = await self._rest.call(PaperclipOperation.CLOCK, "GET", "/api/health")

@@ -20,6 +20,8 @@ REMEMBERED_EVENTS = 50_000
 CONCURRENT_KEYS = 64
 OLDEST_TIMESTAMP = 3600.0
 """Seconds: no record gets an older timestamp, or retention could remove it before a worker has read it."""
+REPORTED_SKEW = 5.0
+"""Seconds between Paperclip's clock and ours that are worth a line in the log."""
 
 
 class EventPublisher:
@@ -28,6 +30,7 @@ class EventPublisher:
     Args:
         runs, comments: the topics.
         now: seconds since the epoch.
+        skew: seconds that Paperclip's clock is behind ours.
     """
 
     def __init__(
@@ -38,11 +41,13 @@ class EventPublisher:
         runs: str,
         comments: str,
         now: Callable[[], float] = time.time,
+        skew: Callable[[], float] = lambda: 0.0,
     ) -> None:
         self._write = write
         self._hook = hook
         self._topics = {True: runs, False: comments}
         self._now = now
+        self._skew = skew
         self._published: LRUCache[str, None] = LRUCache(REMEMBERED_EVENTS)
         self._slots = asyncio.Semaphore(CONCURRENT_KEYS)
 
@@ -89,11 +94,13 @@ class EventPublisher:
         self._hook(Notice("dropping an event that is too large for its topic", {"event_id": event.id, "error": error}))
 
     def _timestamp(self, event: OutgoingEvent) -> int | None:
-        """The time of a run's event: workers do not recall for a run that started long ago, however late it is read."""
+        """The time of a run's event by our clock: workers do not recall for a run that started long ago."""
         if not event.is_run:
             return None
-        now = self._now()
-        return int(1000 * min(now, max(parse_timestamp(event.occurred_at), now - OLDEST_TIMESTAMP)))
+        now, skew = self._now(), self._skew()
+        if abs(skew) >= REPORTED_SKEW:
+            self._hook(Notice("Paperclip's clock differs from ours", {"seconds_behind": round(skew, 1)}))
+        return int(1000 * min(now, max(parse_timestamp(event.occurred_at) + skew, now - OLDEST_TIMESTAMP)))
 
 
 def _headers(event: OutgoingEvent) -> Headers:

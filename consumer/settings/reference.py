@@ -1,4 +1,4 @@
-"""The settings reference: the table in the docs, the text of `paperclip-memory settings`, and unknown variables."""
+"""The text of `paperclip-memory settings`, and warnings about unknown variables."""
 
 import os
 from enum import StrEnum
@@ -6,38 +6,21 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
-from consumer.settings.model import PLUGIN_NAMES, Settings
+from consumer.settings.model import Settings
 from consumer.settings.types import PREFIX, variable
 from consumer.settings.validation import SECRETS_DIR, nearest
 
-_SECRETS_DIR_MEANING = "Directory of files named like these variables, in lower or upper case, each with one value."
-
-
-def settings_table() -> str:
-    """All settings as a Markdown table: name, variable, the plugin's name, default, meaning."""
-    rows = ["| setting | variable | the plugin's | default | meaning |", "|---|---|---|---|---|"]
-    for name in Settings.model_fields:
-        cells = [
-            _code(name),
-            _code(variable(name)),
-            _code(PLUGIN_NAMES.get(name, "")),
-            _code(_default(name)),
-            _meaning(name),
-        ]
-        rows.append(f"| {' | '.join(cells)} |")
-    rows.append(f"| | `{SECRETS_DIR}` | | | {_SECRETS_DIR_MEANING} |")
-    return "\n".join(rows) + "\n"
+SECRETS_DIR_MEANING = "Directory of files named like these variables, in lower or upper case, each with one value."
 
 
 def settings_help() -> str:
     """All variables as plain text: default and meaning."""
     lines = ["Settings (environment variables; see docs/settings.md):"]
-    for name in Settings.model_fields:
-        field = Settings.model_fields[name]
-        default = _default(name)
+    for name, field in Settings.model_fields.items():
+        default = default_text(name)
         note = " [required]" if field.is_required() else f" [{default}]" if default else ""
-        lines += [f"  {variable(name)}{note}", f"      {_meaning(name).replace('`', '')}"]
-    lines += [f"  {SECRETS_DIR}", f"      {_SECRETS_DIR_MEANING}"]
+        lines += [f"  {variable(name)}{note}", f"      {(field.description or '').replace('`', '')}"]
+    lines += [f"  {SECRETS_DIR}", f"      {SECRETS_DIR_MEANING}"]
     return "\n".join(lines)
 
 
@@ -65,15 +48,8 @@ def _hint(name: str) -> str:
     return f" (did you mean {variable(near)}?)" if near else ""
 
 
-def _meaning(name: str) -> str:
-    return Settings.model_fields[name].description or ""
-
-
-def _code(text: str) -> str:
-    return f"`{text}`" if text else ""
-
-
-def _default(name: str) -> str:
+def default_text(name: str) -> str:
+    """A setting's default as in a variable; "" if it has none."""
     value = Settings.model_fields[name].default
     if value is None or value is PydanticUndefined:
         return ""

@@ -4,7 +4,8 @@ A `Hook` is called for each event; it must neither block nor raise. `LaneState` 
 health checks.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -173,3 +174,8 @@ class LaneState:
     joined: bool
     rebalancing: bool
     waiting: Mapping[Partition, float] = field(default_factory=dict)
+
+
+def by_topic(partitions: Iterable[Partition]) -> dict[str, int]:
+    """How many partitions of each topic."""
+    return dict(Counter(partition.topic for partition in partitions))

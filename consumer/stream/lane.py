@@ -11,13 +11,12 @@ rebalances.
 import asyncio
 import contextlib
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 from consumer.stream.committer import Committer
 from consumer.stream.dead_letter_writer import Write
 from consumer.stream.executor import JobExecutor, JobFactory, LaneSettings
-from consumer.stream.hooks import Hook, LaneState, PollFailed, Rebalanced, RebalanceKind
+from consumer.stream.hooks import Hook, LaneState, PollFailed, Rebalanced, RebalanceKind, by_topic
 from consumer.stream.records import Partition
 from consumer.stream.scheduler import LaneScheduler
 from consumer.stream.source import Batch, Source, SourceClosed, ask_each
@@ -28,11 +27,6 @@ TICK = 1.0
 REWIND_TIMEOUT = 5.0
 POLL_BACKOFF = 1.0
 JOIN_BACKOFF = 2.0
-
-
-def by_topic(partitions: Iterable[Partition]) -> dict[str, int]:
-    """How many partitions of each topic."""
-    return dict(Counter(partition.topic for partition in partitions))
 
 
 def steady_clock() -> Callable[[], float]:
@@ -147,7 +141,7 @@ class Lane:
             if batches:
                 self._begin_assignment()
                 await self._deliver(batches)
-            self._update_pauses()
+            self._source.set_paused(self._scheduler.paused(), self._scheduler.assigned)
             self._executor.start_ready()
 
     async def _deliver(self, batches: list[Batch]) -> None:
@@ -219,9 +213,6 @@ class Lane:
     async def _pause_for(self, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._closing.wait(), seconds)
-
-    def _update_pauses(self) -> None:
-        self._source.set_paused(self._scheduler.paused(), self._scheduler.assigned)
 
     # Assignments
 

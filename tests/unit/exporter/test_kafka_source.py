@@ -26,7 +26,7 @@ SETTINGS = Settings(
 
 
 class Kafka:
-    """Two partitions of comments, one of each other topic. `leaderless` partitions and `failing` groups do not answer."""
+    """Two partitions of comments, one of each other topic; `leaderless` partitions and `failing` groups fail."""
 
     def __init__(self) -> None:
         self.leaderless: set[TopicPartition] = set()

@@ -72,7 +72,8 @@ def test_lagging_gives_the_group_position_of_each_partition_with_lag() -> None:
 
 
 def test_lags_of_a_group_are_sorted_by_partition() -> None:
-    group_lags = lags({ZERO: 7}, {ONE: OffsetRange(0, 0), ZERO: OffsetRange(0, 10)}, {ZERO: NOW - 60.0}, EndHistory(), NOW)
+    logs = {ONE: OffsetRange(0, 0), ZERO: OffsetRange(0, 10)}
+    group_lags = lags({ZERO: 7}, logs, {ZERO: NOW - 60.0}, EndHistory(), NOW)
     assert group_lags == (Lag(ZERO, 7, 10, 3, 60.0), Lag(ONE, None, 0, 0, 0.0))
 
 

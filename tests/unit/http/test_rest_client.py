@@ -1,5 +1,7 @@
 import json
 import traceback
+from datetime import UTC, datetime
+from email.utils import format_datetime
 from enum import StrEnum
 from typing import Any
 
@@ -108,3 +110,20 @@ async def test_a_response_nested_too_deeply_is_read_and_the_operator_warned() ->
     assert (rows[0]["id"], rows[1]) == (1, {})
     encode({"rows": rows})
     assert warnings == [("a response is nested too deeply: deep values count as null", {"operation": "ask"})]
+
+
+@pytest.mark.parametrize(
+    ("behind", "skew"),
+    [pytest.param(90, 90.0, id="behind"), pytest.param(-90, -90.0, id="ahead"), pytest.param(1, 0.0, id="the same")],
+)
+async def test_clock_skew_is_measured_by_the_date_of_a_response(
+    monkeypatch: pytest.MonkeyPatch, behind: int, skew: float
+) -> None:
+    monkeypatch.setattr("time.time", lambda: 1_796_034_000.0)
+    date = format_datetime(datetime.fromtimestamp(1_796_034_000 - behind, UTC), usegmt=True)
+    client = rest(Scripted([answer(200, headers={"date": date}), answer(200)]))
+    assert client.clock_skew == 0.0
+    await client.call(Operation.ASK, "GET", "/x")
+    assert client.clock_skew == skew
+    await client.call(Operation.ASK, "GET", "/x")
+    assert client.clock_skew == 0.0, "a response without a date tells nothing"

@@ -86,9 +86,9 @@ async def test_a_publish_that_timed_out_is_not_sent_later(factory: Factory) -> N
 
 
 async def test_other_publishes_of_a_producer_that_timed_out_fail_with_it(factory: Factory) -> None:
-    publisher = Publisher(factory, timeout=0.05)
+    publisher = Publisher(factory, timeout=0.5)
     first = asyncio.create_task(publisher.publish("t", b"k", b"first"))
-    await asyncio.sleep(0.04)
+    await asyncio.sleep(0.2)
     second = asyncio.create_task(publisher.publish("t", b"k", b"second"))
     results = await asyncio.gather(first, second, return_exceptions=True)
     assert [type(result) for result in results] == [UpstreamDown, UpstreamDown]

@@ -16,13 +16,16 @@ def test_metrics_show_published_events_lag_and_companies_by_state() -> None:
     topics = {Source.COMMENTS: "comments", Source.RUNS: "runs"}
     count = count_published(registry, topics.values())
     states = [RelayState.FOLLOWING, RelayState.FOLLOWING, RelayState.REFUSED]
-    registry.register(RelayGauges(topics, lambda source: 1_000 - len(source), lambda: states, lambda: 1_000))
+    registry.register(
+        RelayGauges(topics, lambda source: 1_000 - len(source), lambda: states, lambda: 90.0, lambda: 1_000)
+    )
     count(Published("runs", 2))
     count(Notice("nothing", {}))
     text = generate_latest(registry).decode()
     assert 'paperclip_memory_relay_published_total{topic="runs"} 2.0' in text
     assert 'paperclip_memory_relay_published_total{topic="comments"} 0.0' in text
     assert 'paperclip_memory_relay_lag_seconds{topic="comments"} 8.0' in text
+    assert "paperclip_memory_paperclip_clock_skew_seconds 90.0" in text
     assert 'paperclip_memory_relay_companies{state="following"} 2.0' in text
     assert 'paperclip_memory_relay_companies{state="refused"} 1.0' in text
     assert 'paperclip_memory_relay_companies{state="slow"} 0.0' in text

@@ -183,3 +183,17 @@ async def test_timestamp_of_a_run_is_its_time_but_at_most_an_hour_old(
 async def test_comment_has_no_timestamp_of_its_own(publisher: EventPublisher, topic: FakeTopic) -> None:
     await publisher.publish([event("issue.comment.created", new_id(), parse_timestamp("2020-01-01T00:00:00Z"))])
     assert topic.records[0][4] is None
+
+
+@pytest.mark.parametrize("skew", [90.0, -90.0])
+async def test_timestamp_of_a_run_is_by_our_clock_when_paperclips_differs(
+    topic: FakeTopic, reported: list[RelayEvent], skew: float
+) -> None:
+    """Else every recall would be too late, or a run could look younger than it is."""
+    publisher = EventPublisher(
+        topic.publish, reported.append, runs="runs", comments="comments", now=lambda: NOON, skew=lambda: skew
+    )
+    started = NOON - 10.0
+    await publisher.publish([event("agent.run.started", new_id(), started - skew)])
+    assert topic.records[0][-1] == int(started * 1000)
+    assert Notice("Paperclip's clock differs from ours", {"seconds_behind": skew}) in reported

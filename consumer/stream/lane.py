@@ -11,7 +11,8 @@ rebalances.
 import asyncio
 import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from consumer.stream.committer import Committer
 from consumer.stream.dead_letter_writer import Write
@@ -79,13 +80,14 @@ class Lane:
         Raises:
             Exception: a bug of the engine.
         """
-        polling = asyncio.create_task(self._consume(), name=f"{self.name}-poll")
-        ticking = asyncio.create_task(self._tick_loop(), name=f"{self.name}-tick")
-        rewinding = asyncio.create_task(self._rewind_loop(), name=f"{self.name}-rewind")
-        # During a rebalance `getmany` waits for an assignment, which never comes after `stop`.
-        leaving = asyncio.create_task(self._left.wait(), name=f"{self.name}-leave")
-        failing = asyncio.create_task(self._executor.failed.wait(), name=f"{self.name}-fail")
-        tasks = {polling, ticking, rewinding, leaving, failing}
+        loops: dict[str, Coroutine[Any, Any, object]] = {
+            "poll": self._consume(),
+            "tick": self._tick_loop(),
+            "rewind": self._rewind_loop(),
+            "leave": self._left.wait(),  # during a rebalance `getmany` waits for what never comes after `stop`
+            "fail": self._executor.failed.wait(),
+        }
+        tasks = {asyncio.create_task(loop, name=f"{self.name}-{name}") for name, loop in loops.items()}
         try:
             ended, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in ended:
@@ -121,6 +123,10 @@ class Lane:
                 await self._source.stop()
         except TimeoutError:
             self._hook(PollFailed(self.name, f"the consumer did not stop within {deadline:g} s"))
+        except asyncio.CancelledError:
+            if (task := asyncio.current_task()) and task.cancelling():
+                raise
+            self._hook(PollFailed(self.name, "the consumer did not stop well: cancelled from inside"))
         finally:
             self._left.set()
 

@@ -1,5 +1,6 @@
 """What aiokafka 0.14 does with records: first the trap itself, then the lane in it."""
 
+import struct
 from collections.abc import Iterator
 from functools import partial
 from typing import Any
@@ -8,17 +9,20 @@ import pytest
 from aiokafka import AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 from aiokafka.admin.records_to_delete import RecordsToDelete
+from aiokafka.consumer import fetcher
 from aiokafka.consumer.fetcher import Fetcher, PartitionRecords
 from aiokafka.errors import (
     CorruptRecordException,
     MessageSizeTooLargeError,
 )
+from aiokafka.record.util import calc_crc32c
 
 from consumer.errors import DeadLetterReason, Permanent
 from consumer.kafka.producer import Publisher, RecordTooLarge
 from consumer.stream.executor import Job
 from consumer.stream.hooks import PollFailed, RecordsExpired
 from consumer.stream.records import Headers, Record
+from consumer.stream.unreadable import skip_unreadable_records
 from tests.integration.lane_harness import (
     caught_up,
     committed,
@@ -249,3 +253,36 @@ async def test_a_record_with_neither_key_nor_value_and_a_header_without_one_beco
     assert (record.key, record.value) == (None, b"")
     assert record.headers[0][0] == "empty"
     assert record.headers[0][1] is None
+
+
+async def test_a_header_name_that_is_not_utf8_becomes_a_dead_letter_and_is_stepped_over(
+    topics: Topics, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Kafka takes such a record; `getmany` raises on it for ever."""
+    monkeypatch.setattr(fetcher, "PartitionRecords", PartitionRecords)
+    monkeypatch.setattr(fetcher, "MemoryRecords", vars(fetcher)["MemoryRecords"])
+    topic = await topics.create("t")
+    async with producer(topics) as client:
+        batch = client.create_batch()
+        for value, header in ((b"before", "name"), (b"unreadable", "MARK"), (b"after", "name")):
+            batch.append(key=value, value=value, timestamp=None, headers=[(header, b"1")])
+        batch.close()
+        raw = bytearray(bytes(batch._build()).replace(b"MARK", b"\xff\xfe\xfd\xfc"))
+        raw[17:21] = struct.pack(">I", calc_crc32c(bytes(raw[21:])))
+        batch._buffer = raw
+        await (await client.send_batch(batch, topic, partition=0))
+    async with started(member(topics, topic, group="bare")) as bare:
+        with pytest.raises(ValueError, match="utf-8"):
+            await poll(bare, 3)
+    skip_unreadable_records()
+    written: list[tuple[bytes | None, dict[str, bytes | None]]] = []
+
+    async def write(_: str, _key: bytes | None, value: bytes | None, headers: Headers) -> None:
+        written.append((value, dict(headers)))
+
+    async with lane(topics, topic, write=write) as harness:
+        await caught_up(topics, TopicPartition(topic, 0))
+        assert set(harness.handled) == {b"after", b"before"}
+    [(bytes_left, headers)] = written
+    assert bytes_left == b""
+    assert (headers["dead-letter-offset"], headers["dead-letter-reason"]) == (b"1", b"unreadable")

@@ -35,6 +35,31 @@ async def test_stop_ends_at_its_deadline_when_the_consumer_hangs() -> None:
         harness.source.on_stop = None
 
 
+async def test_stop_ends_when_the_consumer_raises_cancelled_error_by_itself() -> None:
+    """aiokafka does so when Kafka is gone: it awaits a task that it has cancelled."""
+
+    async def cancelled() -> None:
+        raise asyncio.CancelledError
+
+    async with running_lane() as harness:
+        harness.source.on_stop = cancelled
+        await harness.lane.stop(1.0)
+        await harness.running
+        assert "cancelled from inside" in harness.events_of(PollFailed)[-1].error
+        harness.source.on_stop = None
+
+
+async def test_stop_that_is_cancelled_itself_is_cancelled() -> None:
+    async with running_lane() as harness:
+        harness.source.on_stop = asyncio.Event().wait  # type: ignore[assignment]
+        stopping = asyncio.create_task(harness.lane.stop(60.0))
+        await eventually(lambda: harness.source.closed)
+        stopping.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await stopping
+        harness.source.on_stop = None
+
+
 async def test_stop_ends_at_its_deadline_when_jobs_commits_and_the_consumer_hang() -> None:
     async with running_lane(limit=64) as harness:
         harness.source.on_commit = asyncio.Event().wait  # type: ignore[assignment]

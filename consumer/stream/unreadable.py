@@ -73,7 +73,7 @@ class _PartitionRecords(_READ):  # type: ignore[misc, valid-type]
                 raise  # our installation's fault
             except Exception as error:
                 raw = self._records.current_bytes()
-                if raw[_MAGIC_OFFSET] < 2:
+                if len(raw) <= _MAGIC_OFFSET or raw[_MAGIC_OFFSET] < 2:
                     raise
                 yield from self._read_batch(Batch(bytearray(raw)), error)
             else:

@@ -263,11 +263,11 @@ def test_worker_with_a_wrong_password_logs_it_and_ends_on_sigterm(secure: Secure
     with log.open("wb") as out:
         worker = subprocess.Popen([command(), "worker"], env=variables(fields), stdout=out, stderr=out)
     try:
-        assert wait_until(lambda: "Kafka is not reached" in log.read_text(), 60)
+        assert wait_until(lambda: "Kafka is not reachable" in log.read_text(), 60)
         lines = [json.loads(line) for line in log.read_text().splitlines()]
         (probe,) = [line for line in lines if line.get("probe") == "kafka"]
         assert probe["level"] == "error"
-        assert "SaslAuthenticationFailed" in probe["found"]
+        assert "SaslAuthenticationFailed" in probe["result"]
         worker.send_signal(signal.SIGTERM)
         assert worker.wait(30) == 0
         assert "wrong-0815" not in log.read_text()

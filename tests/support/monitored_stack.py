@@ -20,7 +20,7 @@ from tests.unit.deploy.promql import PROMETHEUS
 UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 FASTER = 300
 """An alert's 30 minutes take 6 s."""
-SHORTEST = 5.0
+SHORTEST = 10.0
 """Seconds; a range must hold a few scrapes."""
 
 

@@ -126,6 +126,7 @@ class Chaos:
                 watching = asyncio.create_task(self._watch())
                 await asyncio.gather(self._produce(disturbed), disturbed)
                 await self._fault_mode(FaultMode.KIND)
+                await self._produce_until_dead_lettered(240)
                 await self._all_committed(180)
                 watching.cancel()
                 await self._fleet.terminate_all()
@@ -183,6 +184,17 @@ class Chaos:
                 burst = []
                 await _first(disturbed, every * rng.uniform(0.5, 1.5))
         await self._send(burst)
+
+    async def _produce_until_dead_lettered(self, deadline: float) -> None:
+        """Go on producing until all forbidden records are dead letters: only while others succeed are they charged."""
+        extra = versions(100_000, seeded_rng(self._plan.seed, "extra"))
+        allowed = (version for version in extra if not version.forbidden)
+        missing = sum(version.forbidden for version in self._produced) + 1
+        async with asyncio.timeout(deadline):
+            while (count := len(await self._dead_letters())) < missing:
+                self._log(f"{count} of {missing} dead letters")
+                await self._send([next(allowed) for _ in range(10)])
+                await asyncio.sleep(2)
 
     def _disturbed_for(self) -> float:
         plan = self._plan

@@ -79,3 +79,7 @@ def test_waiting_records_count_only_towards_a_larger_limit_of_bytes() -> None:
         load.remove(10)
     assert (load.records, load.bytes, load.waiting_records, load.waiting_bytes) == (10, 100, 6, 60)
     assert not load.update(0)
+
+
+def test_the_default_limits() -> None:
+    assert BackpressureLimits() == BackpressureLimits(records=1_000, bytes=4_000_000, pending=10_000)

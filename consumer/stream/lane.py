@@ -81,7 +81,7 @@ class Lane:
             Exception: a bug of the engine.
         """
         loops: dict[str, Coroutine[Any, Any, object]] = {
-            "poll": self._consume(),
+            "poll": self._poll_loop(),
             "tick": self._tick_loop(),
             "rewind": self._rewind_loop(),
             "leave": self._left.wait(),  # during a rebalance `getmany` waits for what never comes after `stop`
@@ -98,10 +98,6 @@ class Lane:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _consume(self) -> None:
-        await self._join()
-        await self._poll_loop()
 
     async def _join(self) -> None:
         """Start the consumer; retry while Kafka is not reachable."""
@@ -133,6 +129,7 @@ class Lane:
     # Records in
 
     async def _poll_loop(self) -> None:
+        await self._join()
         while not self._closing.is_set():
             try:
                 batches = await self._source.poll(POLL_TIMEOUT, POLL_RECORDS)

@@ -10,6 +10,8 @@ from schemas.codec import encode
 
 MOST_VERSIONS = 6
 HOT_VERSIONS = 40
+FORBIDDEN_AGENT = "f0f0f0f0-f0f0-4f0f-8f0f-f0f0f0f0f0f0"
+"""The sink refuses this agent's bank, and only this one, for good."""
 OPEN_COMMENTS = 60
 """How many comments are interleaved, so that versions of one comment come close together."""
 
@@ -22,6 +24,7 @@ class Version:
     number: int
     operation: str
     value: bytes
+    forbidden: bool = False
 
     @property
     def key(self) -> bytes:
@@ -34,11 +37,17 @@ def seeded_rng(seed: int, purpose: str) -> random.Random:
 
 
 def versions(count: int, rng: random.Random) -> Iterator[Version]:
-    """`count` events; one comment in fifty has very many versions."""
+    """`count` events; one comment in fifty has very many versions.
+
+    In the first third, a few comments are by `FORBIDDEN_AGENT`: its attempts end only while others succeed.
+    """
     company, issue = _uuid(rng), _uuid(rng)
     agents = [_uuid(rng) for _ in range(5)]
     open_comments: list[Iterator[Version]] = []
+    total = count
     while count:
+        if count * 3 > total * 2 and rng.random() < 0.006:
+            open_comments.append(_comment(company, issue, FORBIDDEN_AGENT, 1, rng))
         if len(open_comments) < OPEN_COMMENTS:
             most = HOT_VERSIONS if rng.random() < 0.02 else MOST_VERSIONS
             open_comments.append(_comment(company, issue, rng.choice(agents), rng.randint(1, most), rng))
@@ -79,7 +88,7 @@ def _comment(company: str, issue: str, agent: str, count: int, rng: random.Rando
             },
         }
         operation = operation_id(f"paperclip::{company}::{agent}", comment, body, "")
-        yield Version(comment, number, operation, encode(event))
+        yield Version(comment, number, operation, encode(event), agent == FORBIDDEN_AGENT)
 
 
 def _uuid(rng: random.Random) -> str:

@@ -14,12 +14,14 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer, TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
 from consumer.embedded.supervise import ServerProcess, free_port, listening
+from consumer.kafka.topic_reader import read_topic
 from demo.services import run
 from tests.chaos.evaluation import accepted, evaluate
 from tests.chaos.events import Version, seeded_rng, versions
 from tests.chaos.fleet import Fleet
 from tests.chaos.sink import HANG, FaultMode
 from tests.support.kafka_jvm import JvmKafka
+from tests.support.unreadable import send_unreadable
 
 TOPIC, DEAD_LETTERS, GROUP = "paperclip.issue.comments", "paperclip.memory.dead-letters", "paperclip-memory-retain"
 PARTITIONS = 8
@@ -61,6 +63,7 @@ class Report:
     extra_operations: int
     order_breaks: int
     dead_letters: int
+    wrong_dead_letters: int
     kills: int
     seconds: float
     repeated_calls: int
@@ -77,7 +80,8 @@ class Report:
     @property
     def holds(self) -> bool:
         """Whether all guarantees held."""
-        return not any((self.lost, self.extra_operations, self.order_breaks, self.dead_letters, self.unclean))
+        wrong = (self.lost, self.extra_operations, self.order_breaks, self.wrong_dead_letters, self.unclean)
+        return not any(wrong)
 
 
 class Chaos:
@@ -107,6 +111,7 @@ class Chaos:
         }
         self._fleet = Fleet(self._settings, directory, seeded_rng(plan.seed, "fleet"))
         self._produced: list[Version] = []
+        self._unreadable = -1
         self._broker_up = asyncio.Lock()
 
     def _log(self, text: str) -> None:
@@ -126,7 +131,9 @@ class Chaos:
                 await self._fleet.terminate_all()
             finally:
                 self._fleet.kill_all()
-            dead_letters = sum((await self._ends(DEAD_LETTERS)).values())
+            dead_letters = await self._dead_letters()
+        expected = {(version.key, "forbidden") for version in self._produced if version.forbidden}
+        expected.add((str(self._unreadable).encode(), "unreadable"))
         evaluation = evaluate(self._produced, self._record.read_text().splitlines())
         for problem in self._fleet.unclean:
             self._log(problem)
@@ -135,7 +142,8 @@ class Chaos:
             lost=evaluation.lost,
             extra_operations=evaluation.extra_operations,
             order_breaks=evaluation.order_breaks,
-            dead_letters=dead_letters,
+            dead_letters=len(dead_letters),
+            wrong_dead_letters=len(dead_letters ^ expected),
             kills=self._fleet.kills,
             seconds=round(time.monotonic() - self._begun, 1),
             repeated_calls=evaluation.repeats,
@@ -170,6 +178,8 @@ class Chaos:
             burst.append(version)
             if len(burst) == BURST:
                 await self._send(burst)
+                if self._unreadable < 0:
+                    await self._send_unreadable()
                 burst = []
                 await _first(disturbed, every * rng.uniform(0.5, 1.5))
         await self._send(burst)
@@ -191,6 +201,12 @@ class Chaos:
             finally:
                 await producer.stop()
         self._produced += burst
+
+    async def _send_unreadable(self) -> None:
+        """Produce a record to partition 0 that aiokafka cannot read: a header name that is not UTF-8."""
+        producer = AIOKafkaProducer(bootstrap_servers=self._kafka.bootstrap_servers, acks="all")
+        async with self._broker_up, producer:
+            self._unreadable = await send_unreadable(producer, TOPIC)
 
     # Faults
 
@@ -270,6 +286,17 @@ class Chaos:
             return dict(await consumer.end_offsets(partitions))
         finally:
             await consumer.stop()
+
+    async def _dead_letters(self) -> set[tuple[bytes | None, str]]:
+        """Key and reason of each dead letter; for one without a key, the offset of its record in place of the key."""
+        consumer = AIOKafkaConsumer(bootstrap_servers=self._kafka.bootstrap_servers, auto_offset_reset="earliest")
+        async with consumer:
+            found = [message async for message in read_topic(consumer, DEAD_LETTERS)]
+        headers = [dict(message.headers) for message in found]
+        return {
+            (message.key or own["dead-letter-offset"], own["dead-letter-reason"].decode())
+            for message, own in zip(found, headers, strict=True)
+        }
 
     async def _committed(self) -> dict[TopicPartition, int]:
         admin = AIOKafkaAdminClient(bootstrap_servers=self._kafka.bootstrap_servers)

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from tests.chaos.events import seeded_rng
+from tests.chaos.events import FORBIDDEN_AGENT, seeded_rng
 
 HANG = 4.0
 """Seconds; longer than the workers' HTTP timeout."""
@@ -71,6 +71,8 @@ class Sink:
         return web.Response()
 
     async def _retain(self, request: web.Request) -> web.StreamResponse:
+        if request.match_info["bank"].endswith(FORBIDDEN_AGENT):
+            return web.json_response({"detail": "this key may not use this bank"}, status=403)
         body = await request.json()
         operation, document = body["operation_id"], body["items"][0]["document_id"]
         self._record("arrived", operation, document)

@@ -303,3 +303,23 @@ async def test_a_partition_without_a_leader_does_not_keep_the_others_from_lag_0(
         harness.source.hole(P1)
         harness.clock.now += committer.START_RETRY_INTERVAL
         await eventually(lambda: harness.source.committed == {P0: 1, P1: 1})
+
+
+async def test_log_starts_are_checked_once_for_each_assignment_and_then_once_a_minute() -> None:
+    async with running_lane() as harness:
+        asked = 0
+
+        async def count(_partition: Partition) -> None:
+            nonlocal asked
+            asked += 1
+
+        await eventually(lambda: harness.scheduler.trackers)
+        harness.source.on_start_of = count
+        before = asked
+        for n in range(1, 4):
+            await harness.source.rebalance(P0)
+            await eventually(lambda: asked == before + n)  # noqa: B023 - awaited here
+            await polled(harness)
+            assert asked == before + n
+        harness.clock.now += committer.START_CHECK_INTERVAL
+        await eventually(lambda: asked == before + 4)

@@ -269,6 +269,32 @@ def test_a_poison_record_is_charged_once_another_key_has_succeeded() -> None:
     assert scheduler.committable() == {P0: 4}
 
 
+def test_a_refunded_record_that_fails_again_does_not_count_towards_opening_the_breaker() -> None:
+    scheduler = lane(b"a", b"b", b"c", b"d", b"e", b"good")
+    items = [begin(scheduler) for _ in range(6)]
+    for item in items[:5]:
+        end(scheduler, item, POISON)
+    assert all(item.exempt_from_breaker for item in items[:5])
+    end(scheduler, items[5], Done(), GOOD)
+    for _ in range(5):
+        end(scheduler, begin(scheduler, LATER), POISON, now=LATER)
+    assert opened(scheduler) is None
+    assert [item.attempts for item in items[:5]] == [1, 1, 1, 1, 1]
+
+
+def test_a_dead_letter_that_cannot_be_written_is_retried_after_growing_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("random.uniform", lambda _low, high: high)
+    scheduler = lane(b"a", retry=RetryPolicy(first=4.0, longest=300.0))
+    item, now = begin(scheduler), 0.0
+    end(scheduler, item, REFUSED)
+    for delay in (4.0, 8.0, 16.0):
+        assert scheduler.dead_letter_failed(item, now) == delay
+        assert scheduler.start(now + delay - 0.1) is None
+        now += delay
+        assert scheduler.next_wake(now - 0.1) == now
+        assert begin(scheduler, now) is item
+
+
 def test_an_opening_breaker_refunds_one_attempt_of_each_key_that_opened_it() -> None:
     scheduler = lane(b"a", b"b")
     earlier, twice = begin(scheduler), begin(scheduler)

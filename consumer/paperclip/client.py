@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from consumer.errors import DeadLetterReason, Permanent, Upstream
 from consumer.http.errors import missing
+from consumer.paperclip.instance_client import InstanceClient
 from consumer.paperclip.models import (
     Json,
     PaperclipOperation,
@@ -18,7 +19,6 @@ from consumer.paperclip.models import (
     path_uuid,
     query_string,
 )
-from consumer.paperclip.server import PaperclipServer
 from schemas.paperclip import Comment, Issue, Run
 
 T = TypeVar("T")
@@ -29,7 +29,7 @@ COMMENTS_PAGE = 50
 COMMENT_NOT_FOUND = "comment not found"
 
 
-class PaperclipClient(PaperclipServer):
+class PaperclipClient(InstanceClient):
     """Paperclip as the owner of one key sees it. Implements `consumer.handlers.context.Paperclip`.
 
     `run`, `issue` and `comment` return typed objects; `*_json` and the lists return the JSON that Paperclip sent, since

@@ -33,7 +33,7 @@ class RelayConfig:
     start: str
 
 
-class PaperclipServer(Protocol):
+class InstanceClient(Protocol):
     """The part of `PaperclipClient` that names the companies. Each method raises from `consumer.errors`."""
 
     async def authenticate(self) -> Identity: ...
@@ -80,7 +80,7 @@ class Relay:
     def __init__(
         self,
         config: RelayConfig,
-        paperclip: PaperclipServer,
+        paperclip: InstanceClient,
         checkpoints: StartCheckpoints,
         open_follower: Callable[[Checkpoint], Follower],
         hook: Hook,

@@ -23,7 +23,7 @@ from consumer.paperclip.models import (
 T = TypeVar("T")
 
 
-class PaperclipServer:
+class InstanceClient:
     """One Paperclip under one key. Every method raises from `consumer.errors`.
 
     Args:

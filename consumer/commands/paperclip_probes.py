@@ -31,11 +31,9 @@ WITHOUT_AUDIT = (
 class Paperclip(Protocol):
     """Paperclip's answers to the probes. Each method raises from `consumer.errors`."""
 
-    async def health(self) -> object: ...
+    async def health(self) -> str | None: ...
 
     async def authenticate(self) -> Identity: ...
-
-    async def version(self) -> str | None: ...
 
     async def key_expires_at(self) -> float | None: ...
 
@@ -53,9 +51,8 @@ async def probe_paperclip(
     if paperclip is None:
         return [Probe("paperclip", Mark.ABSENT, WITHOUT_PAPERCLIP, f"set {label('paperclip_api_url')}")]
     try:
-        await paperclip.health()
+        version = await paperclip.health()
         identity = await paperclip.authenticate()
-        version = await paperclip.version()
     except HandlingError as error:
         return [failed("paperclip", settings.paperclip_api_key, error)]
     text = f"{settings.paperclip_api_url} answers and {accepts(settings.paperclip_api_key)}"
@@ -101,7 +98,7 @@ async def _key(paperclip: Paperclip, now: float) -> list[Probe]:
     text = f"expires in {days:.0f} days, on {format_timestamp(expires)}"
     if expires - now > KEY_WARNING:
         return [Probe("paperclip key", Mark.OK, text)]
-    fix = f"create another (README, The key), set {label('paperclip_api_key')} to it and restart"
+    fix = f"create another (docs/paperclip-key.md), set {label('paperclip_api_key')} to it and restart"
     return [Probe("paperclip key", Mark.WARNED, text, fix)]
 
 
@@ -147,6 +144,6 @@ async def read_paperclip(paperclip: Paperclip) -> PaperclipState:
     """What `status` shows of Paperclip; raises from `consumer.errors`."""
     companies = (await paperclip.authenticate()).company_ids
     release, expires, problems = await asyncio.gather(
-        paperclip.version(), paperclip.key_expires_at(), _tool_problems(paperclip, companies)
+        paperclip.health(), paperclip.key_expires_at(), _tool_problems(paperclip, companies)
     )
     return PaperclipState(release, expires, problems)

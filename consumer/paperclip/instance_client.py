@@ -15,6 +15,7 @@ from consumer.paperclip.models import (
     parse_agent,
     parse_ids,
     parse_key_expiry,
+    parse_release,
     parse_rows,
     path_uuid,
     query_string,
@@ -68,11 +69,14 @@ class InstanceClient:
         reply = await self._rest.call(PaperclipOperation.CLOCK, "GET", "/api/health")
         return reply.headers.get("date")
 
-    async def health(self) -> None:
-        """Return if Paperclip is up. Needs no key, so it proves none."""
+    async def health(self) -> str | None:
+        """The release, such as `2026.916.1`, if Paperclip is up; None if it does not tell it to our key.
+
+        Needs no key, so it proves none.
+        """
         operation = PaperclipOperation.HEALTH
         reply = await self._rest.call(operation, "GET", "/api/health", timeout=self._probe_timeout)
-        self._rest.read(reply, operation, lambda value: value["status"])
+        return self._rest.read(reply, operation, parse_release)
 
     async def authenticate(self) -> Identity:
         """The owner of our key. A `local_trusted` server takes every unknown key for its admin's.
@@ -95,13 +99,6 @@ class InstanceClient:
         operation = PaperclipOperation.AUTHENTICATE
         reply = await self._rest.call(operation, "GET", "/api/agents/me", timeout=self._probe_timeout)
         return self._rest.read(reply, operation, parse_agent)
-
-    async def version(self) -> str | None:
-        """The release, such as `2026.916.1`; None if this Paperclip does not tell it to our key."""
-        operation = PaperclipOperation.HEALTH
-        reply = await self._rest.call(operation, "GET", "/api/health", timeout=self._probe_timeout)
-        release: str | None = self._rest.read(reply, operation, lambda value: value.get("version"))
-        return release
 
     async def key_expires_at(self) -> float | None:
         """When our board key expires, seconds since the epoch.

@@ -139,3 +139,9 @@ def parse_key_expiry(value: Any, key_id: str) -> float | None:
     """When the board key of this id expires, seconds since the epoch; None if it does not."""
     expires = {row["id"]: row["expiresAt"] for row in value}[key_id]
     return None if expires is None else parse_timestamp(expires)
+
+
+def parse_release(value: Any) -> str | None:
+    """The release in a health answer, whose `status` shows that it is Paperclip's; None if it names none."""
+    _status, release = value["status"], value.get("version")
+    return release if isinstance(release, str) else None

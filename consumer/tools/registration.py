@@ -1,9 +1,10 @@
 """`connect`: registers the tools in Paperclip for one company. Running it again changes nothing that is already right.
 
 Paperclip keeps the shared secret, sends it as a Bearer with every request, and adds the headers that name the calling
-agent and run. Two things must hold for an agent: Paperclip can list the tools, and it can call one. Releases since
-2026.831 list with the credentials of the connection but call with those of the connection's *grant*, so a listing that
-works proves nothing about a call. `connect` therefore ends with a call, made as an agent makes it.
+agent and run. Two things must hold for an agent: Paperclip can list the tools, and it can call one. Release
+2026.916.1 lists with the credentials of the connection but calls with those of the connection's *grant* (2026.824.1
+does not), so a listing that works proves nothing about a call. `connect` therefore ends with a call, made as an agent
+makes it.
 """
 
 from collections.abc import Callable

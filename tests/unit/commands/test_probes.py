@@ -42,8 +42,9 @@ class Service:
         self.key_end: float | None = None
         self.connections: list[dict[str, Any]] = []
 
-    async def health(self) -> None:
+    async def health(self) -> str:
         self._ask("health")
+        return self._version
 
     async def authenticate(self) -> Any:
         self._ask("authenticate")

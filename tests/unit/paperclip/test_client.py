@@ -282,10 +282,12 @@ async def test_every_failure_is_in_the_error_tree(
 # What Paperclip says about itself, the key and the tools' connection.
 
 
-@pytest.mark.parametrize(("health", "version"), [({"version": "2026.916.1"}, "2026.916.1"), ({"status": "ok"}, None)])
+@pytest.mark.parametrize(
+    ("health", "version"), [({"status": "ok", "version": "2026.916.1"}, "2026.916.1"), ({"status": "ok"}, None)]
+)
 async def test_the_release_is_what_health_tells_this_key(health: dict[str, str], version: str | None) -> None:
     paperclip, send = client(answer(200, health))
-    assert await paperclip.version() == version
+    assert await paperclip.health() == version
     assert send.lines == ["GET /base/api/health"]
 
 
